@@ -192,20 +192,19 @@ def neighborhoods(
     return answer, of_points
 
 
-def shape(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
+def shape_shares(A: NDArray[np.float64], B: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the share (m,) of each island's shape that two maps (n, p) have in common; 0 for fewer than 5 points."""
+    members = (islands == island for island in range(int(islands.max()) + 1))
+    return np.array([_beyond_chance(A[rows], B[rows]) if rows.sum() >= MIN_SHAPE else 0.0 for rows in members])
+
+
+def shape(shares: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
     """Return how well the shapes of islands agree between maps of two separate halves of the data.
 
-    Maps 2 j and 2 j + 1 (m, n, p) are such a pair. The answer is the mean over all points on islands; the points of
-    islands of fewer than 5 points count as 0.
+    `shares` (h, m) are the `shape_shares` of h pairs of halves. The answer is the mean over all points on islands.
     """
-    members = [np.flatnonzero(islands == island) for island in range(int(islands.max()) + 1)]
-    shares = np.array(
-        [
-            [_beyond_chance(a[rows], b[rows]) if len(rows) >= MIN_SHAPE else 0.0 for rows in members]
-            for a, b in zip(maps[::2], maps[1::2], strict=True)
-        ]
-    )
-    of_pairs = shares @ np.array([len(rows) for rows in members]) / sum(len(rows) for rows in members)
+    sizes = np.bincount(islands[islands >= 0])
+    of_pairs = shares @ sizes / sizes.sum()
     return Answer(float(np.clip(of_pairs.mean(), 0, 1)), standard_error(of_pairs), np.clip(shares.mean(axis=0), 0, 1))
 
 
@@ -223,11 +222,11 @@ def disturbed_by_samples(
     map of another sample, and `squeezes` (m, n) the results of `squeeze_of` for the maps of halves. `is_far_in_data`
     (n, k) says which `neighbors` are far in the data, because maps of halves can have the folds of the embedding.
     """
-    radii = np.linalg.norm(Y[:, None] - Y[neighbors], axis=2)
+    radii = _apart(Y, np.arange(len(Y))[:, None], neighbors)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
     rows = np.repeat(np.arange(len(Y)), np.diff(probability.indptr))
     columns, weights = probability.indices, probability.data
-    apart = np.linalg.norm(Y[rows] - Y[columns], axis=1)
+    apart = _apart(Y, rows, columns)
     total = np.bincount(rows, weights, len(Y))
     stretch = np.bincount(rows, weights * apart, len(Y)) / np.where(total > 0, total, 1) / (usual or 1.0)
     is_likely = weights >= LIKELY_NEIGHBORS
@@ -254,9 +253,17 @@ def squeeze_of(
     Their mean distance, in the median over points, is the unit.
     """
     distance, inside = (
-        np.linalg.norm(places[:, None] - places[each], axis=2).mean(axis=1) for each in (neighbors, near)
+        _apart(places, np.arange(len(places))[:, None], each).mean(axis=1) for each in (neighbors, near)
     )
     return np.asarray(distance / (np.median(inside) or 1.0))
+
+
+def _apart(places: NDArray[np.float64], first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the distances of points of a map (n, p), given by arrays of row numbers that broadcast."""
+    total = np.zeros(np.broadcast_shapes(first.shape, second.shape))
+    for column in np.ascontiguousarray(places.T):  # numpy would sum over few columns slowly
+        total += (column[first] - column[second]) ** 2
+    return np.sqrt(total)
 
 
 def disturbed_by_data(
@@ -284,8 +291,8 @@ def _distances_to(
     `neighbors` (n, k) are the nearest neighbors among `places` (n, p). Their mean distance, in the median over points,
     is the unit. A point is far if it is more than `FAR` times as far away as the farthest neighbor of either point.
     """
-    inside = np.linalg.norm(places[:, None] - places[neighbors], axis=2)
-    distance = np.linalg.norm(places[:, None] - places[other], axis=2)
+    rows = np.arange(len(places))[:, None]
+    inside, distance = _apart(places, rows, neighbors), _apart(places, rows, other)
     limit = inside.max(axis=1)
     is_far = distance > FAR * np.maximum(limit[:, None], limit[other])
     return distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0), is_far

@@ -71,7 +71,7 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
     places = half_maps.places[:, answered]
     shares = common_share(places)
     shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
-    probability = _neighbor_probability(half_maps.near)
+    probability = _neighbor_probability(halves.neighbor_counts, len(places))
     of_neighbors, of_points = neighborhoods(half_maps.near, island, rows)
     groups = None
     if subject.groups is not None and half_maps.apart is not None:
@@ -82,7 +82,7 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
         remains=min(float(shares.mean()), float(shares_with_map.mean())),
         arrangement=None if subject.source.is_placed_by_chance else arrangement(places, island[answered]),
         neighborhoods=of_neighbors,
-        shape=shape(places, island[answered]),
+        shape=shape(np.array(halves.shapes), island[answered]),
         disturbed=disturbed_by_samples(embedding, neighbors, probability, half_maps.squeeze, island, halves.is_far),
         groups="" if groups is None else groups.statement(),
     )
@@ -158,19 +158,14 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
     return {"mean": regions, "new sample": regions.of_new_sample()}
 
 
-def _neighbor_probability(near: NDArray[Any]) -> csr_array:
+def _neighbor_probability(counts: csr_array, maps: int) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
 
-    `near` (m, n, k) are the neighbors in m maps of halves. If j is a neighbor of i in a share f of the maps, the
-    probability is .9 f^1.1, which is below f because different halves of one data set share points, and other samples
-    do not. Both constants were measured on 45 distributions (docs/explanation/believe.md).
+    `counts` (n, n) says in how many of the `maps` of halves j is a neighbor of i. If it is one in a share f of them,
+    the probability is .9 f^1.1, which is below f because different halves of one data set share points, and other
+    samples do not. Both constants were measured on 45 distributions (docs/explanation/believe.md).
     """
-    _, n, k = near.shape
-    total = csr_array((n, n))
-    for each in near:
-        total = total + csr_array((np.ones(each.size), each.ravel(), np.arange(0, each.size + 1, k)), shape=(n, n))
-    total.data = KEPT * (total.data / len(near)) ** KEPT_POWER
-    return csr_array(total)
+    return csr_array((KEPT * (counts.data / maps) ** KEPT_POWER, counts.indices, counts.indptr), shape=counts.shape)
 
 
 def _stability(probability: csr_array, neighbors: NDArray[Any]) -> NDArray[np.float64]:

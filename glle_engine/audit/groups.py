@@ -127,7 +127,7 @@ def groups_apart(
     count = int(classes.max()) + 1
     rows = np.ones(len(Y), bool) if rows is None else rows
     present, of_rows = np.unique(classes[rows], return_inverse=True)
-    touching, _ = contact(Y[rows], of_rows)
+    touching = contact(Y[rows], of_rows)[0]
     apart = np.zeros((count, count), bool)
     apart[np.ix_(present, present)] = np.maximum(touching, touching.T) <= GROUP_CONTACT
     np.fill_diagonal(apart, val=False)

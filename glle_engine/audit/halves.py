@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from glle_engine.audit.agreement import far_neighbors, nearest_among, spaces_of
-from glle_engine.audit.answers import squeeze_of
+from glle_engine.audit.answers import shape_shares, squeeze_of
 from glle_engine.audit.dependence import MIN_BLOCKS
 from glle_engine.audit.groups import groups_apart
 from glle_engine.audit.islands import isolated_among
@@ -22,6 +23,8 @@ from glle_engine.audit.sources import source_of
 from glle_engine.audit.subject import blocks_of_rows, rows_of_halves
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
+from glle_engine.graph.connectivity import directed_graph
+from glle_engine.linalg.distances import nearest_in_sample, nearest_rows
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import SEPARATE, draw_sample, placing_weights, resample
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     Placement = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
+_WIDTH = 4  # the common search finds this multiple of `PLACING_ISLANDS`, so that usually enough are in a half
 MIN_PAIRS = 2  # pairs of halves that an audit needs
 
 
@@ -89,6 +93,10 @@ class Halves:
         Positions of the halved rows in all maps so far, also in maps of failed halves, where they are NaN.
     half_maps : list of HalfMap
         What each map shows, for the pairs of halves of which neither failed.
+    shapes : list of (m,) float64
+        The share of each island's shape that the maps of such a pair have in common.
+    neighbor_counts : (n, n) csr_array
+        In how many of these maps point j is among the neighbors of point i.
 
     """
 
@@ -99,11 +107,17 @@ class Halves:
         self.embedder = _embedder_of_rows(subject.source.embedder, subject.rows, subject.blocks)
         self.maps: Resamples | None = None
         self.half_maps: list[HalfMap] = []
+        self.shapes: list[NDArray[np.float64]] = []
+        self.neighbor_counts = csr_array((len(subject.points), len(subject.points)))
         self._place = _placement(subject.points, subject.rows, is_linear=subject.source.is_linear)
 
     def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
         """Embed halves until there are `pairs` pairs, and evaluate the new maps; the executors do this in parallel."""
         options, first = self.subject.options, 0 if self.maps is None else len(self.maps.places)
+        _ = self.neighbors, self.answered  # computed once, before several threads need them
+        if evaluate_executor is not None:  # beside the maps
+            for name in ("is_far", "_candidates") if self._places_islands else ("is_far",):
+                evaluate_executor.submit(getattr, self, name)
         new_maps = (options.embed_halves or resample)(
             self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=embed_executor,
             on_progress=options.on_progress,
@@ -112,9 +126,13 @@ class Halves:
         numbers = self.maps.complete_pairs[len(self.half_maps) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
         halves = [self.subject.rows[sample.chosen] for sample in samples]
-        _ = self.neighbors  # computed once, before several threads need it
         evaluate_all = map if evaluate_executor is None else evaluate_executor.map
-        self.half_maps += evaluate_all(self._evaluate, self.maps.places[numbers], halves)
+        half_maps = list(evaluate_all(self._evaluate, self.maps.places[numbers], halves))
+        places, islands = [half_map.places[self.answered] for half_map in half_maps], self._answered_islands
+        self.shapes += evaluate_all(shape_shares, places[::2], places[1::2], [islands] * (len(places) // 2))
+        for half_map in half_maps:
+            self.neighbor_counts = self.neighbor_counts + directed_graph(half_map.near, np.ones(half_map.near.shape))
+        self.half_maps += half_maps
 
     def stacked(self) -> HalfMap:
         """Return what all maps show, as one `HalfMap` whose arrays have a first axis for the halves.
@@ -154,6 +172,27 @@ class Halves:
         has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return rows if has_all else np.arange(len(islands))
 
+    @property
+    def _answered_islands(self) -> NDArray[np.int64]:
+        """The island of each `answered` point."""
+        return self.subject.facts.islands.of_points[self.answered]
+
+    @property
+    def _places_islands(self) -> bool:
+        """Whether the points outside of a half are placed again, to see whether islands or groups are apart."""
+        has_several = self.subject.facts.islands.of_points.max() > 0
+        return bool(not self.subject.source.is_linear and (has_several or self.subject.groups is not None))
+
+    @cached_property
+    def _candidates(self) -> NDArray[np.int32]:
+        """The nearest points (m, w) of the `answered` points among the halved rows, by one search for all halves."""
+        points, rows = np.ascontiguousarray(self.subject.points), self.subject.rows
+        own_row = np.full(len(points), -1)
+        own_row[rows] = np.arange(len(rows))
+        width = min(_WIDTH * PLACING_ISLANDS, len(rows) - 1)
+        near = nearest_rows(points[rows], points[self.answered], own_row[self.answered], width)[0]
+        return rows.astype(np.int32)[near]
+
     def _evaluate(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> HalfMap:
         """Return what the map of one `half` (row numbers) shows; `positions` (r, p) are those of all halved rows."""
         subject = self.subject
@@ -163,8 +202,11 @@ class Halves:
         is_outside[self.answered] = True
         is_outside[half], is_inside[half] = False, True
         has_several = islands.max() > 0
-        if not subject.source.is_linear and (has_several or classes is not None):
-            placed_outside = island_places(subject.points, is_outside, half, places)
+        if self._places_islands:
+            among = is_outside[self.answered]
+            outside, near = self.answered[among], self._candidates[among]
+            near = nearest_in_sample(subject.points, outside, near, half, min(PLACING_ISLANDS, len(half) - 1))
+            placed_outside = island_places(subject.points, outside, half, places, near)
         nothing = np.zeros(1, bool)
         near = nearest_among(places, subject.rows, subject.options.score_neighbors)[0]
         return HalfMap(
@@ -210,17 +252,19 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
 
 def island_places(
     points: NDArray[np.float64],
-    rows: NDArray[np.bool_],
+    rows: NDArray[np.bool_] | NDArray[np.intp],
     chosen: NDArray[np.intp],
     Y: NDArray[np.float64],
+    nearest: NDArray[np.int32] | None = None,
 ) -> NDArray[np.float64]:
     """Return a copy of the map Y (n, p) of a half, in which the `rows` outside the half have new positions.
 
     `chosen` are the points of the half. The usual ten neighbors in the half would put a point of a small group between
-    groups, because some of them belong to other groups; the new positions depend on only five neighbors.
+    groups, because some of them belong to other groups; the new positions depend on only five neighbors,
+    `nearest` (m, 5) if they are known already.
     """
     placed = Y.copy()
-    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
+    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS, nearest).embed(Y[chosen])
     return placed
 
 

@@ -260,8 +260,8 @@ def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArra
         joined_islands[is_known] = _join_touching(Y[is_known], islands[is_known])
         return joined_islands
     while (count := int(islands.max()) + 1) > 1:
-        touching, any_other = contact(Y, islands)
-        limit = _most_contact(Y, islands)
+        touching, any_other, reach = contact(Y, islands)
+        limit = _most_contact(Y, islands, reach)
         if (any_other <= limit).all():
             break
         joined = touching > limit[:, None]
@@ -331,27 +331,33 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
     `islands` (n,) has the island of each point; points of no island (-1) are ignored.
     """
     points, islands = points[islands >= 0], islands[islands >= 0]
-    touching = contact(points, islands)[1]
+    _, touching, reach = contact(points, islands)
     holds = touching <= ISLAND_CONTACT
     for island in np.flatnonzero(holds & (touching > 0)):
-        holds[island] = touching[island] <= CUT_CONTACT * _cut_contact(points[islands == island], len(points))
+        cut = _cut_contact(points[islands == island], len(points), reach[island])
+        holds[island] = touching[island] <= CUT_CONTACT * cut
     return np.asarray(holds)
 
 
-def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
+def _most_contact(
+    points: NDArray[np.float64], islands: NDArray[np.int64], reach: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return up to which share (m,) of its points may touch other islands while an island counts as isolated."""
-    members = (points[islands == island] for island in range(int(islands.max()) + 1))
-    return np.array([min(ISLAND_CONTACT, CUT_CONTACT * _cut_contact(each, len(points))) for each in members])
+    cuts = (_cut_contact(points[islands == island], len(points), each) for island, each in enumerate(reach))
+    return np.array([min(ISLAND_CONTACT, CUT_CONTACT * cut) for cut in cuts])
 
 
-def _cut_contact(points: NDArray[np.float64], n: int) -> float:
+def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
     """Return the share of an island's points that would touch the other part if the island were cut in two.
 
-    It is cut across its longest axis, and the share is the median over three cuts. `n` is the number of all points.
+    It is cut across its longest axis, and the share is the median over three cuts. `n` is the number of all points, and
+    `reach` the island's reach by `contact`. If `contact` has compared a sample of the points, the reach is measured
+    again.
     """
     if len(points) < MIN_CUT:
         return 0.0
-    centered, reach, shares = points - points.mean(axis=0), _reach(points, n), []
+    reach = reach if n <= MANY else _reach(points, n)
+    centered, shares = points - points.mean(axis=0), []
     along = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
     for cut in CUTS:
         is_right = along > np.quantile(along, cut)
@@ -361,8 +367,10 @@ def _cut_contact(points: NDArray[np.float64], n: int) -> float:
     return float(np.median(shares))
 
 
-def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share (g, g) of group i's points that touch group j, and the share (g,) that touch any group but i.
+def contact(
+    points: NDArray[np.float64], groups: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the share (g, g) of group i's points that touch j, the share (g,) that touch any group but i, and reaches.
 
     A point touches a group if some point of that group lies within the reach (`_reach`) of the point's own group.
     Groups of one point touch no group. Of more than 5,000 points a random sample is compared, with at least one point
@@ -379,12 +387,20 @@ def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDA
     limits = np.clip(reach, reach[:, None], WIDER_REACH * reach[:, None])
     touches = np.zeros((len(points), count), bool)
     for group, rows in enumerate(members):
-        limit = limits[groups, group]
-        touches[:, group] = _nearest(points, points[rows], limit.max()) <= limit
+        limit, of_group = limits[groups, group], points[rows]
+        near = np.flatnonzero((groups != group) & _is_in_box(points, of_group, limit.max()))
+        if len(near):
+            touches[near, group] = _nearest(points[near], of_group, limit.max()) <= limit[near]
     touches[limits[groups, groups] == 0] = False
-    touches[np.arange(len(points)), groups] = False
     shares = np.array([touches[rows].mean(axis=0) for rows in members])
-    return shares, np.array([touches[rows].any(axis=1).mean() for rows in members])
+    return shares, np.array([touches[rows].any(axis=1).mean() for rows in members]), reach
+
+
+def _is_in_box(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.bool_]:
+    """Return whether each point (m,) is within `limit` of the box around `others`; points outside touch no other."""
+    limit *= 1 + 1e-9  # a margin for rounded distances
+    outside = np.maximum(others.min(axis=0) - points, points - others.max(axis=0))
+    return np.asarray((outside <= limit).all(axis=1))
 
 
 def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from numpy.typing import ArrayLike, NDArray
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
     from glle_engine.reliability.resamples import Embedder
 
+R = TypeVar("R")
 MIN_AUDIT_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # how often the tests find relations in fewer points was not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
@@ -103,8 +104,8 @@ class Subject:
     ) -> Subject:
         """Examine an embedding (n, p): structure of the data, fidelity, islands, and whether rows depend on each other.
 
-        If there is an executor, it finds the islands while this thread does the rest. Raises `TooFewPointsError` for
-        fewer than 6 distinct points, and `InvalidParameterError` if all coordinates are equal.
+        If there is an executor, it finds islands and relations while this thread does the rest. Raises
+        `TooFewPointsError` for fewer than 6 distinct points, and `InvalidParameterError` if all coordinates are equal.
         """
         n, seed = len(embedding), options.seed
         copies = find_copies(source.data, seed)
@@ -112,22 +113,25 @@ class Subject:
         _require_map(embedding, options.score_neighbors, len(distinct))
         points = source.to_points(source.data)
         find = partial(islands_of_embedding, embedding, points, is_linear=source.is_linear and not is_given)
-        future = None if executor is None else executor.submit(find)
+        islands = _started(find, executor)
         groups, notes_on_labels = groups_of_labels(options.labels, n)
         blocks = blocks_of_rows(options.blocks, n)
-        relations = find_relations(distinct, seed, None if blocks is None else blocks[~copies])
-        has_structure = None if relations is None else relations <= STRUCTURE_LEVEL
-        clustered = find_clustered_columns(distinct, seed) if has_structure is False else []
+        of_distinct = None if blocks is None else blocks[~copies]
+        find_p_value = _started(partial(find_relations, distinct, seed, of_distinct), executor)
         dominant = dominant_feature(points)
         dependence, dependent = find_dependence(points, seed) if blocks is None else ([], "")
         rows = np.arange(n) if source.embedder is None else rows_of_halves(source.embedder, seed)
+        fidelity = measure_agreement(points, embedding, options.score_neighbors, seed)
+        relations = find_p_value()
+        has_structure = None if relations is None else relations <= STRUCTURE_LEVEL
+        clustered = find_clustered_columns(distinct, seed) if has_structure is False else []
         facts = Facts(
             name=source.name,
             n=len(distinct),
             has_structure=has_structure,
-            fidelity=measure_agreement(points, embedding, options.score_neighbors, seed),
+            fidelity=fidelity,
             clustered=tuple(_column_name(options.names, column, source.data.shape[1]) for column in clustered),
-            islands=find() if future is None else future.result(),
+            islands=islands(),
             p=embedding.shape[1],
             is_placed_by_chance=source.is_placed_by_chance,
             dominant=dominant and (_column_name(options.names, dominant[0], points.shape[1]), dominant[1]),
@@ -182,6 +186,11 @@ class Subject:
         options = self.options
         dimension, hidden = find_dimension(self.source.wider, self.rows, options.seed, executor, options.on_progress)
         return replace(self, dimension=dimension, facts=replace(self.facts, hidden=hidden))
+
+
+def _started(work: Callable[[], R], executor: Executor | None) -> Callable[[], R]:
+    """Return a function that returns the result of some work, which an executor, if there is one, starts now."""
+    return work if executor is None else executor.submit(work).result
 
 
 def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:

@@ -25,6 +25,27 @@ def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return out
 
 
+def gram_about(
+    data: NDArray[np.float64], points: NDArray[np.float64], neighbors: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Return the Gram matrices (m, k, k) of the neighbors of points (m, d), rows (m, k) of data, less their point.
+
+    The bits are those of `gram` of the differences, which are not kept.
+    """
+    out = np.empty((*neighbors.shape, neighbors.shape[1]))
+    kernels.grams_about(kernels.TAG, readable(data), readable(points), _rows_of(data, neighbors), out)
+    return out
+
+
+def _rows_of(data: NDArray[np.float64], rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return row numbers of data for compiled code; raise `IndexError` for others, which it would read anyway."""
+    if rows.size and not (rows.min() >= 0 and rows.max() < len(data)):
+        raise IndexError(f"Row numbers are from 0 to {len(data) - 1}.")
+    view = np.ascontiguousarray(rows, np.int32).view()
+    view.flags.writeable = False
+    return view
+
+
 def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the product A^T B (a, b) of two tall matrices, A (n, a) and B (n, b)."""
     return np.asarray(_products(left[None], right[None])[0])

@@ -107,6 +107,36 @@ def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float
 
 
 @compiled
+def grams_about(
+    tag: tuple[int, ...],
+    data: NDArray[np.float64],
+    points: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    out: NDArray[np.float64],
+) -> None:
+    """Write the Gram matrix of each point's neighbors, less the point, to `out` (m, k, k); bits as by `grams`.
+
+    `neighbors` (m, k) of the points (m, d) are rows of `data`.
+    """
+    lanes = len(tag)
+    m, k = neighbors.shape
+    d = data.shape[1]
+    vectors = (k + lanes - 1) // lanes
+    step = vectors * lanes
+    padded, result = np.zeros(d * step), np.empty(k * step)
+    for item in range(m):
+        for i in range(k):
+            row = neighbors[item, i]
+            for f in range(d):
+                padded[f * step + i] = data[row, f] - points[item, f]
+        result[:] = 0.0
+        _accumulate(tag, address(padded), step, k, address(padded), vectors, d, address(result))
+        for i in range(k):
+            for j in range(k):
+                out[item, i, j] = result[i * step + j]
+
+
+@compiled
 def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Write L^-T of each positive definite matrix P = L L^T in `precision` (m, k, k) to `out` (m, k, k).
 

@@ -158,6 +158,27 @@ def nearest_rows(
     return indices, nearest if unit == 1.0 else nearest * unit
 
 
+def nearest_in_sample(
+    data: NDArray[np.float64],
+    rows: NDArray[np.intp],
+    candidates: NDArray[np.int32],
+    chosen: NDArray[np.intp],
+    k: int,
+) -> NDArray[np.int32]:
+    """Return the k rows of a sample that are nearest to some rows of data (n, d), as indices (m, k) into the sample.
+
+    The sample are the rows `chosen`, ascending. `candidates` (m, w) are the w nearest rows of each of the m `rows`,
+    from a common search for several samples. Only points with fewer than k candidates in the sample are searched.
+    """
+    place = np.full(len(data), -1, np.int32)
+    place[chosen] = np.arange(len(chosen))
+    nearest, has_all = np.empty((len(rows), k), np.int32), np.empty(len(rows), bool)
+    kernels.first_present(np.ascontiguousarray(candidates), place, nearest, has_all)
+    few = rows[~has_all]
+    nearest[~has_all] = nearest_rows(np.ascontiguousarray(data[chosen]), data[few], place[few].astype(np.intp), k)[0]
+    return nearest
+
+
 def warm() -> None:
     """Compile the kernels of distances and searches, or load them from the cache, so that later calls start at once."""
     data, rows = np.eye(5), np.arange(5)

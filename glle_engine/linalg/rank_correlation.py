@@ -25,6 +25,10 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 def doubled_centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 2 (mean rank) - (n + 1) for each value: the number of smaller values minus the number of larger ones."""
-    ordered = np.sort(values)  # scipy.stats has the ranks, too, but takes half a second to import
-    below, above = np.searchsorted(ordered, values, "left"), len(values) - np.searchsorted(ordered, values, "right")
-    return (below - above).astype(np.float64)
+    order = np.argsort(values)  # scipy.stats has the ranks, too, but takes half a second to import
+    ordered = values[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # of runs of equal values
+    ends = np.append(starts[1:], len(values))
+    ranks = np.empty(len(values))
+    ranks[order] = np.repeat(starts + ends - len(values), ends - starts)
+    return ranks

@@ -32,7 +32,7 @@ from glle_engine.base.validation import checked_matrix, finite_data, require_tra
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg.distances import nearest_rows
+from glle_engine.linalg.distances import nearest_in_sample
 from glle_engine.linalg.procrustes import procrustes_rotation, rotate
 from glle_engine.posterior.fit import reference_embedding
 from glle_engine.posterior.placement import attach
@@ -361,17 +361,7 @@ class PosteriorEmbedder(Embedder):
         is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
         if not (is_usual and isinstance(self.points, np.ndarray) and _WIDTH * len(chosen) >= self.shape[0]):
             return None
-        place = np.full(self.shape[0], -1, np.int32)
-        place[chosen] = np.arange(len(chosen))
-        places = place[self._near]
-        count = np.cumsum(places >= 0, axis=1)
-        nearest, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
-        nearest[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
-        few = np.flatnonzero(~has_all)
-        nearest[few] = nearest_rows(
-            np.ascontiguousarray(self.points[chosen]), self.points[few], place[few].astype(np.intp), k
-        )[0]
-        return nearest
+        return nearest_in_sample(self.points, np.arange(self.shape[0]), self._near, chosen, k)
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Embed the points of a sample, place the other points, and return the positions (n, p) of all points."""
@@ -474,12 +464,15 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
     return placed
 
 
-def placing_weights(known: Data, rest: Data, count: int = PLACING) -> Extension:
+def placing_weights(
+    known: Data, rest: Data, count: int = PLACING, nearest: NDArray[np.int32] | None = None
+) -> Extension:
     """Return the LLE weights of points `rest` (m, d) on their `count` nearest points in `known` (n, d).
 
-    If n is at most `count`, there are n - 1 neighbors.
+    If n is at most `count`, there are n - 1 neighbors. `nearest` (m, k) are the neighbors, if they are known already.
     """
-    return attach(known, rest, FitSpec(n_neighbors=min(count, len(known) - 1), reg=_REG)).extension()
+    spec = FitSpec(n_neighbors=min(count, len(known) - 1), reg=_REG)
+    return attach(known, rest, spec, nearest=nearest).extension()
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:

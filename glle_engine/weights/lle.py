@@ -81,6 +81,8 @@ def neighborhoods(
     on_progress: OnProgress = silent,
     kept: NDArray[np.bool_] | None = None,
     points: Data | None = None,
+    *,
+    has_differences: bool = True,
 ) -> Iterator[Neighborhoods]:
     """Yield the neighborhoods of all points, in blocks that fit in the processor's cache.
 
@@ -97,6 +99,8 @@ def neighborhoods(
         Which candidates are neighbors; all by default.
     points : (m, d) float64, Distances or SparsePoints, optional
         New points with neighbors (m, k) in X; the rows of X by default.
+    has_differences : bool
+        False: the neighborhoods of dense points without `kept` have Gram matrices, but no differences.
 
     """
     n, k = neighbors.shape
@@ -114,6 +118,11 @@ def neighborhoods(
             assert isinstance(X, SparsePoints)
             assert isinstance(points, SparsePoints)
             differences = X.differences(points[rows], neighbors[rows])
+        elif kept is None and not has_differences:
+            gram = dense.gram_about(X, points[rows], neighbors[rows])
+            is_kept = np.ones(gram.shape[:2], bool)
+            yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), is_kept)
+            continue
         else:
             differences = X[neighbors[rows]] - points[rows, None, :]
         if kept is not None:
@@ -181,7 +190,7 @@ def lle_weights(
 
     """
     weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
+    for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points, has_differences=False):
         relative_reg = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
         root = ridge_factor(normalized_precision(whiten(block, frames, VANISHING), block.trace, relative_reg)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]

@@ -20,7 +20,7 @@ import numpy as np
 
 from docs.figures.believe.truths import TRUTHS
 from docs.figures.methods.tables import put, table
-from glle_engine.audit.answers import arrangement, neighborhoods, shape
+from glle_engine.audit.answers import arrangement, neighborhoods, shape, shape_shares
 from glle_engine.audit.audit import audit
 from glle_engine.audit.groups import groups_apart
 from glle_engine.audit.halves import island_places
@@ -106,7 +106,10 @@ def measure(distribution: Distribution, name: str) -> Row:
         "islands": islands,
         "arrangement": arrangement(places, audited.island),
         "neighborhoods": neighborhoods(near, audited.island)[0],
-        "shape": shape(places, audited.island),
+        "shape": shape(
+            np.array([shape_shares(a, b, audited.island) for a, b in zip(places[::2], places[1::2], strict=True)]),
+            audited.island,
+        ),
     }
     remains = float(np.mean([1 - disparity(audited.embedding, Y) for Y in places]))
     shown = {key: None if answer is None else answer.share for key, answer in of.items()} | {"remains": remains}

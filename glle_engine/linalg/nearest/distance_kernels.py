@@ -57,6 +57,28 @@ def distances(
 
 
 @compiled
+def first_present(
+    candidates: NDArray[np.int32], place: NDArray[np.int32], out: NDArray[np.int32], has_all: NDArray[np.bool_]
+) -> None:
+    """Write the places of the first k `candidates` (m, w) that have one to `out` (m, k).
+
+    `place` (n,) is the place of each row, or -1 for none. `has_all` (m,) says which points have k such candidates; the
+    rows of other points are incomplete.
+    """
+    m, width = candidates.shape
+    k = out.shape[1]
+    for i in range(m):
+        count = 0
+        for c in range(width):
+            if place[candidates[i, c]] >= 0:
+                out[i, count] = place[candidates[i, c]]
+                count += 1
+                if count == k:
+                    break
+        has_all[i] = count == k
+
+
+@compiled
 def rank_of(distance: float) -> int:
     """Return an integer that grows with a distance and is equal for distances that are equal to 34 bits.
 

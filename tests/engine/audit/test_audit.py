@@ -339,7 +339,7 @@ def test_islands_of_embeddings() -> None:
     joined = find_islands(np.concatenate([Y[:240], bridge]))
     assert joined.max() == 0
     assert find_islands(rng.standard_normal((12, 2))).max() == 0, "few points have no islands"
-    shares, any_other = contact(Y, np.repeat([0, 1, 2], sizes))
+    shares, any_other, _ = contact(Y, np.repeat([0, 1, 2], sizes))
     assert (shares.max(), any_other.max()) == (0, 0)
 
 

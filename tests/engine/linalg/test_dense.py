@@ -241,3 +241,15 @@ def test_embeddings_of_different_shapes_are_not_aligned(shape: tuple[int, int]) 
             align(Y, reference)
     with pytest.raises(InvalidShapeError, match="have shapes"):
         disparity(Y[:, :0], Y[:, :0])
+
+
+def test_gram_matrices_about_points_have_the_bits_of_their_differences() -> None:
+    """Without an array of differences; a row that the data do not have is refused."""
+    rng = np.random.default_rng(0)
+    data, points = rng.standard_normal((30, 7)), rng.standard_normal((12, 7))
+    neighbors = rng.integers(0, 30, (12, 5)).astype(np.int32)
+    expected = dense.gram(data[neighbors] - points[:, None])
+    np.testing.assert_array_equal(dense.gram_about(data, points, neighbors), expected)
+    for row in (-1, 30):
+        with pytest.raises(IndexError, match="0 to 29"):
+            dense.gram_about(data, points, np.full((12, 5), row, np.int32))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.distances import nearest_in_sample, nearest_rows
 from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_boxes, leaf_order, node_boxes
 from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
@@ -146,3 +147,16 @@ def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) 
     nodes = node_boxes(boxes)
     assert (nodes[0, 0] == boxes[:, 0].min(axis=0)).all()
     assert (nodes[0, 1] == boxes[:, 1].max(axis=0)).all()
+
+
+@pytest.mark.parametrize("width", [1, 8, 30])
+def test_neighbors_in_a_sample_are_those_of_a_search_in_the_sample(width: int) -> None:
+    """Whether the common search has found enough of them or not; with ties in the order of the rows."""
+    rng = np.random.default_rng(width)
+    data = np.round(rng.standard_normal((300, 3)), 1)
+    rows, chosen = np.arange(0, 300, 2), np.sort(rng.permutation(300)[:150])
+    candidates = nearest_rows(data, data[rows], rows, width)[0]
+    own = np.full(300, -1)
+    own[chosen] = np.arange(150)
+    expected = nearest_rows(data[chosen], data[rows], own[rows], 6)[0]
+    np.testing.assert_array_equal(nearest_in_sample(data, rows, candidates, chosen, 6), expected)
