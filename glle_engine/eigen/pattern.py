@@ -110,7 +110,7 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
 def dissections(flops: int, n: int, factorizations: int) -> int:
     """Return how often to try nested dissection of n points, from 0 to 3.
 
-    It shall take little time compared with `factorizations` factorizations of `flops` operations each.
+    All tries together take little time compared with `factorizations` factorizations of `flops` operations each.
     """
     max_repeats = _DISSECTIONS if n <= _MAX_REPEATED else 1
     return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(max_repeats))

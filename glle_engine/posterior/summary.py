@@ -84,7 +84,7 @@ def summarize(
     ----------
     draws
     reference : (n, p) float64
-        `Posterior.embedding`, to which the consensus is rotated.
+        `Posterior.embedding`, to which the consensus, the mean of the aligned draws, is rotated.
     n_neighbors
         Number k of neighbors that are compared for the stability of a point.
     on_progress

@@ -152,8 +152,8 @@ def _scatter(
 ) -> None:
     """Write the entries of B' in the columns of a supernode into its diagonal block and into its rows of L and U^T.
 
-    All other entries become 0. `node` is the supernode (a range of columns with the same rows below them), number `s`
-    of its front, and the front has `size` columns and rows.
+    All other entries become 0. `node` is the supernode (a range of columns with the same rows below them). It is number
+    `s` of the supernodes that are factored in one dense matrix, the front, which has `size` columns and rows.
     """
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
