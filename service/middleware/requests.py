@@ -115,7 +115,10 @@ class RequestMiddleware:
                     (b"server-timing", b"app;dur=%.1f" % milliseconds),
                 ]
                 if prefix():
-                    message["headers"] = [_below_prefix(*each) for each in message["headers"]]
+                    message["headers"] = [
+                        (name, address(value.decode("latin-1")).encode("latin-1") if name in _ADDRESSES else value)
+                        for name, value in message["headers"]
+                    ]
                 if self.draining.is_set():
                     message["headers"].append((b"connection", b"close"))
             else:
@@ -228,11 +231,6 @@ def _failure(error: Exception) -> Response:
         challenge = _CHALLENGES.get(error.problem.code)
         return problem_response(error.problem, {} if challenge is None else {"WWW-Authenticate": challenge})
     return problem_response(redis_problem(error)) if isinstance(error, redis.RedisError) else internal_error(error)
-
-
-def _below_prefix(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Return a header; in Location and Content-Location, put the path prefix of the request before the path."""
-    return name, address(value.decode("latin-1")).encode("latin-1") if name in _ADDRESSES else value
 
 
 def _log(scope: Scope, route: str, status: int, size: int, seconds: float) -> None:

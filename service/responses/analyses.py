@@ -100,7 +100,10 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
             for row in members["rows"]
         ]
     if spec.kind == "summary" and media == JSON:
-        members["spectrum"] = {name: _with_nulls(array) for name, array in stored.items()}
+        members["spectrum"] = {
+            name: np.where(np.isnan(array), None, array).tolist()  # type: ignore[call-overload] # None makes objects
+            for name, array in stored.items()
+        }
     if spec.kind == "weights" and media not in {NPY, NPZ}:
         selected = replace(selected, arrays=_triples(selected))
     result = ArraysResult(
@@ -188,8 +191,3 @@ def _generated_table(first: int, selected: _Slice, numbers: Array, dtype: Dtype)
         for draw, matrix in zip(selected.draws.positions, data, strict=True)
     )
     return ResultTable(columns, parts)
-
-
-def _with_nulls(array: Array) -> list[Any]:
-    """Return a small array as lists, with None for NaN."""
-    return np.where(np.isnan(array), None, array).tolist()  # type: ignore[no-any-return, call-overload] # None makes an array of objects

@@ -223,15 +223,13 @@ async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddres
     """
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
-    find = partial(_single_result, stores, record.id, spec)
     submit = partial(_enqueue, stores, record, spec, "interactive")
+
+    def find() -> Entry | None:
+        entry = stores.results.find(spec.result_key(record.id, 0))
+        return None if entry is None else draw_of_shard(entry, 0)
+
     return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
-
-
-def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | None:
-    """Return the draw that a job of one draw has stored, or None."""
-    entry = stores.results.find(spec.result_key(posterior, 0))
-    return None if entry is None else draw_of_shard(entry, 0)
 
 
 async def _calibrated(

@@ -81,8 +81,8 @@ ArrayName = Literal[
 async def fit(body: PosteriorIn, stores: TenantStores, wait: params.Wait = 0.0) -> Response:
     """Fit a posterior over reconstruction weights on a worker.
 
-    The id is the digest of data, specification and engine version. An existing posterior is returned at once, and two
-    concurrent requests share one job.
+    The id is the digest of data, specification and engine version. An existing posterior is returned at once, and equal
+    requests at the same time share one job.
     """
     result = await run_in_threadpool(_posterior_or_job, stores, body)
     if isinstance(result, PosteriorRecord):

@@ -121,14 +121,14 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     """Return 200 if the service can work, and this process is not stopping.
 
     The service can work if both Redis servers answer, the queue's server accepts writes, a worker is alive, the records
-    and their files are not lost, and data can be written.
+    and their files are not lost, and data can be written. If it cannot, the answer is 503: the problem of the first
+    failed check, and all checks in `details.checks`.
 
     The status is `degraded` while a check has a warning: the queue server uses more than 80 % of its memory, so that
-    new jobs are refused; the disk has less free than its reserve, so that uploads are refused; or the object store
-    does not answer.
+    new jobs are refused; the disk has less free than its reserve, so that uploads are refused; or the object store does
+    not answer.
 
-    Otherwise 503: the problem of the first failed check, and all checks in `details.checks`. A request without a key,
-    if other paths need one, gets the status alone.
+    A request without a key, if other paths need one, gets the status alone.
     """
     request.app.state.shutdown.require_not_draining()
     checks = await run_in_threadpool(readiness, stores)

@@ -178,7 +178,7 @@ class ListedEmbeddingOut(RecipeOut):
 
     @classmethod
     def from_record(cls, record: EmbeddingRecord) -> Self:
-        """Return the list item for the record of an embedding."""
+        """Return the list item of an embedding, made from its record."""
         naming = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
         return cls(**asdict(record.recipe), **naming, links=embedding_links(record.id, record.recipe.dataset))
 

@@ -122,11 +122,12 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
         name: {"description": text, "schema": {"type": json_type}} for name, (json_type, text) in _HEADERS.items()
     }
     for _, _, operation in _operations(contract):
-        for body in _command_bodies(operation):
-            if (example := EXAMPLES.get(operation["operationId"])) is not None:
+        if (example := EXAMPLES.get(operation["operationId"])) is not None:
+            for body in operation["requestBody"]["content"].values():
                 body["example"] = example
         for status, response in operation["responses"].items():
-            _list_json_first(response)
+            if "application/json" in (content := response.get("content", {})):  # client generators use the first type
+                response["content"] = {"application/json": content["application/json"], **content}
             if names := _HEADERS_OF.get(status):
                 headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
                 response["headers"] = {**response.get("headers", {}), **headers}
@@ -134,12 +135,6 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
             if targets := _LINKS.get(schema.get("$ref", "").rpartition("/")[2]):
                 response["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in targets}
     return contract
-
-
-def _list_json_first(response: dict[str, Any]) -> None:
-    """Put JSON first among the media types of a response, because client generators use the first that they know."""
-    if "application/json" in (content := response.get("content", {})):
-        response["content"] = {"application/json": content["application/json"], **content}
 
 
 def _operations(contract: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -193,12 +188,6 @@ def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
     schema = {name: value for name, value in parameter["schema"].items() if name not in {"anyOf", "default"}}
     choices = [choice for choice in parameter["schema"].get("anyOf", ()) if choice != {"type": "null"}]
     return schema | (choices[0] if choices else {}) | {"description": parameter["description"]}
-
-
-def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the media type objects of a body that must be JSON; an empty list if it may be something else."""
-    content = operation.get("requestBody", {}).get("content", {})
-    return list(content.values()) if all(media.endswith("json") for media in content) else []
 
 
 def _link(operation: str, body: dict[str, str]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class DatasetOut(BaseModel):
 
     @classmethod
     def from_record(cls, dataset: Dataset) -> Self:
-        """Return the description of a data set for its record."""
+        """Return the description of a data set, made from its record."""
         url = address(f"/v1/datasets/{dataset.id}")
         source = dataset.source
         return cls(
@@ -265,7 +265,7 @@ class PosteriorOut(BaseModel):
 
     @classmethod
     def from_record(cls, record: PosteriorRecord) -> Self:
-        """Return the description of a posterior for its record."""
+        """Return the description of a posterior, made from its record."""
         url = address(f"/v1/posteriors/{record.id}")
         names = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
         below = {name: f"{url}/{name}" for name in names}
@@ -287,7 +287,7 @@ class ProgressOut(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
-        """Return the progress of a job for its record."""
+        """Return the progress of a job, made from its record."""
         return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
 
@@ -313,7 +313,7 @@ class JobOut(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
-        """Return the description of a job for its record."""
+        """Return the description of a job, made from its record."""
         url = address(f"/v1/jobs/{job.id}")
         links = {"self": url}
         if job.posterior is not None:
