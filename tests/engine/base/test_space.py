@@ -123,8 +123,9 @@ def test_landmarks_of_standardized_data() -> None:
 
 
 def with_entries(rows: Any, columns: Any, value: float) -> NDArray[np.float64]:
-    """Return 50 points of four levels in four features, with other values somewhere."""
+    """Return 50 points of four levels in four features, with other values somewhere; row 20 is constant."""
     X = np.random.default_rng(0).integers(0, 4, (50, 4)).astype(float)
+    X[20] = 2
     X[rows, columns] = value
     return X
 

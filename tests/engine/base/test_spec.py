@@ -2,14 +2,14 @@
 
 import inspect
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
 import numpy as np
 import pytest
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.parameters import Parameter, require_known_names
+from glle_engine.base.parameters import Parameter, require_known_names, with_keywords
 from glle_engine.base.spec import FitParameters, NeighborCount, default_neighbors
 from glle_engine.methods import METHODS
 
@@ -142,6 +142,22 @@ def test_landmarks_are_chosen_for_many_points(options: Any, n: int, landmarks: l
     if n > 50_000:
         k = 22 if landmarks[0] == 4000 else 30
         assert FitSpec(**options).of_points(n).n_neighbors == k
+
+
+def test_keywords_of_a_typed_dict_are_in_the_signature() -> None:
+    """Those that can be None are so by default; the defaults of the others are unknown."""
+
+    class Options(TypedDict):
+        count: int
+        name: str | None
+        other: Any
+
+    @with_keywords(Options)
+    def call(**options: Any) -> None:
+        del options
+
+    defaults = {name: each.default for name, each in inspect.signature(call).parameters.items()}
+    assert defaults == {"count": ..., "name": None, "other": None}
 
 
 def test_parameters_say_their_domain() -> None:
