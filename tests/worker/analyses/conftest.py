@@ -24,7 +24,7 @@ def _tasks_run_here(here: None) -> None:
 
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Stream and first resample of each block that a task makes."""
+    """Return a list that collects the stream and the first resample of each block of resamples that a task makes."""
     blocks: list[tuple[str, int]] = []
     real = engine.resample
 

@@ -70,7 +70,7 @@ def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_a_specification_survives_json(stores: Stores, spec: AnalysisSpec) -> None:
-    """The job's record gives the same value and key."""
+    """The record of a job gives back an equal analysis, with the same key."""
     job = analysis_job(stores, spec, None if spec.kind in OF_DATA else "post_1")
     assert analysis_of(job) == spec
     assert analysis_of(job).key(job.subject) == spec.key(job.subject)
@@ -78,7 +78,7 @@ def test_a_specification_survives_json(stores: Stores, spec: AnalysisSpec) -> No
 
 
 def test_every_kind_of_job_has_a_task() -> None:
-    """The kinds are fits, draws and the registered analyses."""
+    """The kinds of jobs are fits, draws and the registered analyses."""
     assert {"fit", "draws", *registry._BY_KIND} == set(get_args(Kind))
 
 
@@ -107,7 +107,7 @@ def test_the_first_calibration_stays(stores: Stores, posterior_id: str) -> None:
 
 
 def test_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
-    """Arrays equal the engine's to the bit, with local trust, quantiles and the notes of the fit."""
+    """Arrays equal the engine's to the bit; trust, quantiles and the notes of the fit are those of the engine."""
     direct = glle_engine.fit(SHEET.X)
     summary = direct.summary(6, first=2, seed=5, scale=0.5)
     entry = run_analysis(stores, SUMMARY, posterior_id)
@@ -126,9 +126,9 @@ def test_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
 def test_a_stored_result_is_not_computed_again(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A further job of an equal request makes no draw, also without the cache; after a deletion the bits are the same.
+    """A second job with an equal request makes no draw, even without the cache.
 
-    Its file has one record, which is about the posterior.
+    The result has one record, which is about the posterior. If it is deleted, the next job makes the same bits.
     """
     indices = record_draws(monkeypatch)
     first = run_analysis(stores, SUMMARY, posterior_id)
@@ -143,7 +143,7 @@ def test_a_stored_result_is_not_computed_again(
 def test_new_points_are_the_engines_in_any_blocks(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Embedding, distances, mean and covariance do not depend on the block size."""
+    """Positions, distances, means and covariances are the engine's, and do not depend on the size of the blocks."""
     new = SHEET.X[:40] + 0.05
     spec = replace(TRANSFORM, dataset=store_dataset(stores, new))
     entry = run_analysis(stores, spec, posterior_id)
@@ -165,7 +165,7 @@ def test_new_points_are_the_engines_in_any_blocks(
 
 
 def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is stored."""
+    """A cancelled analysis stops after the lane group in progress, and stores nothing."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     job = analysis_job(stores, SUMMARY, posterior_id)
     indices = record_draws(monkeypatch)
@@ -196,7 +196,7 @@ CALIBRATED = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterio
 
 
 def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
-    """Each block is made once: another number and other draws take the stored ones."""
+    """Each block of resamples is made once: a request for more resamples or for other draws reads the stored blocks."""
     run_analysis(stores, CalibrationSpec(n_resamples=8, n_draws=8), posterior_id)
     assert blocks == [("half-samples", 0), ("half-samples", 4)]
     run_analysis(stores, CALIBRATED, posterior_id)
@@ -215,21 +215,21 @@ def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, 
     ],
 )
 def test_groups_are_texts_or_integers(labels: Any, column: Any, expected: list[Any]) -> None:
-    """Of the labels of a data set, or of its first column."""
+    """The groups of points are the labels of a data set or, without labels, its first column."""
     extras = {} if labels is None else {"labels": np.array(labels)}
     context: Any = SimpleNamespace(extras=lambda _: extras, values=lambda _: np.array([column, [7.0, 8.0]]).T)
     assert groups_of(context, "ds_1").tolist() == expected
 
 
 def test_an_audit_by_a_method_has_halves() -> None:
-    """In parts; coordinates alone have none."""
+    """An audit by a method is divided into parts that embed halves; an audit of coordinates alone has no parts."""
     assert AUDIT.parts() == []
     for spec in (replace(AUDIT, method="pca"), replace(AUDIT, coordinates=None, method="pca")):
         assert sum(part.size for part in spec.parts()) == MIN_HALVES
 
 
 def test_an_aligned_embedding_is_the_nearest_similar_one() -> None:
-    """A turned, scaled and moved copy of the target is the target; equal points go to its mean."""
+    """A turned, scaled and moved copy of the target becomes the target; equal points are moved to its mean."""
     target = np.random.default_rng(0).standard_normal((30, 2))
     turned = 3 * target @ np.array([[0.6, -0.8], [0.8, 0.6]]) + 5
     np.testing.assert_allclose(align(turned, target), target, atol=1e-12)

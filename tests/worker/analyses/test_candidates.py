@@ -9,7 +9,7 @@ from worker.analyses.candidates import CandidateMaps
 
 
 def test_a_candidate_clearly_behind_is_not_audited_wholly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pairs of halves showed that it answers no question best; all candidates have this short audit."""
+    """Each candidate has the short audit; only those that are not clearly behind have the whole audit."""
     audits = list[tuple[str, bool]]()
     monkeypatch.setattr(CandidateMaps, "_behind", lambda _: {"pca"})
     monkeypatch.setattr(CandidateMaps, "_answer", lambda _: None)

@@ -26,7 +26,7 @@ SCORES = ("trustworthiness",)
 
 @pytest.fixture
 def spec(stores: Stores) -> EmbeddingSpec:
-    """Request an embedding of a data set."""
+    """Request an embedding of a data set, and return its parameters."""
     dataset = store_dataset(stores)
     spec = EmbeddingSpec(dataset=dataset, method="pca", parameters={"n_components": 2})
     stores.embeddings.request(spec.recipe, "")
@@ -34,14 +34,17 @@ def spec(stores: Stores) -> EmbeddingSpec:
 
 
 def scored(spec: EmbeddingSpec) -> EmbeddingSpec:
-    """Return the analysis of the embedding with scores."""
+    """Return the parameters of a request for the scores of the embedding."""
     return EmbeddingSpec(dataset=spec.dataset, method="pca", parameters=spec.parameters, scores=SCORES)
 
 
 def test_scores_are_of_the_stored_embedding(
     stores: Stores, spec: EmbeddingSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is computed once, also without the cache; the scores are a result about it, and deleted with it."""
+    """An embedding is computed once, and a request for its scores reads it.
+
+    The scores are a result about the embedding, and are deleted with it.
+    """
     assert not stores.has_embedding(spec.recipe.id)
     assert stores.embeddings.find_entry(spec.recipe.id) is None
     first = run_analysis(stores, spec, None)
@@ -61,7 +64,7 @@ def test_scores_are_of_the_stored_embedding(
 def test_a_deleted_embedding_is_not_stored(
     stores: Stores, spec: EmbeddingSpec, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Its job fails with a 404, and leaves no file."""
+    """If the embedding is deleted before or while its job runs, the job fails with a 404, and leaves no file."""
     job, write = analysis_job(stores, spec, None), ObjectFiles.write_entry
     if when == "before":
         stores.embeddings.delete(spec.recipe.id)
@@ -81,7 +84,7 @@ def test_a_deleted_embedding_is_not_stored(
 
 
 def test_labels_are_a_part_of_the_recipe_where_the_method_takes_them() -> None:
-    """So that scores by labels are of one embedding; a method that was removed takes none."""
+    """For other methods, requests with different labels share one embedding; a removed method takes no labels."""
     made = {
         name: EmbeddingSpec(dataset="ds_1", method=name, parameters={}, labels="ds_2").recipe.labels
         for name in ("pca", "supervised-lle", "removed")
@@ -90,7 +93,7 @@ def test_labels_are_a_part_of_the_recipe_where_the_method_takes_them() -> None:
 
 
 def test_the_first_of_equal_embeddings_stays(stores: Stores, spec: EmbeddingSpec) -> None:
-    """A repeated task leaves one file; a further request leaves the file."""
+    """A repeated task does not write the file again, and a further request keeps the file."""
     stores.embeddings.put(spec.recipe.id, ENTRY)
     before = stored_files(stores)
     stores.embeddings.put(spec.recipe.id, Entry({"a": 2}, {}))
@@ -103,7 +106,7 @@ def test_the_first_of_equal_embeddings_stays(stores: Stores, spec: EmbeddingSpec
 
 
 def test_an_embedding_of_a_deleted_data_set_is_not_requested(stores: Stores, spec: EmbeddingSpec) -> None:
-    """The record is written while the data set exists only."""
+    """The record of an embedding is only written while the data set exists."""
     stores.embeddings.delete(spec.recipe.id)
     stores.datasets.delete(spec.dataset)
     stores.embeddings.request(spec.recipe, "")
@@ -111,7 +114,7 @@ def test_an_embedding_of_a_deleted_data_set_is_not_requested(stores: Stores, spe
 
 
 def test_an_embedding_beyond_the_quota_is_refused(stores: Stores, spec: EmbeddingSpec) -> None:
-    """Its file is removed, and its record stays without one."""
+    """The new file is removed, and the record stays without a file."""
     used, before = stores.embeddings.usage()[STORED_BYTES], stored_files(stores)
     problem = refusal(lambda: stores.embeddings.put(spec.recipe.id, ENTRY, max_bytes=used + 10))
     assert (problem.code, problem.details["used"]) == ("quota-exceeded", used)
@@ -125,7 +128,7 @@ def test_an_embedding_beyond_the_quota_is_refused(stores: Stores, spec: Embeddin
 def test_a_damaged_embedding_is_a_problem_and_not_computed_again(
     stores: Stores, spec: EmbeddingSpec, monkeypatch: pytest.MonkeyPatch, *, is_missing: bool
 ) -> None:
-    """Also for its scores; the remedy is its deletion."""
+    """A missing or changed file is an error, also for a request of scores; the remedy is to delete the embedding."""
     run_analysis(stores, spec, None)
     stored = stores.embeddings.fetch(spec.recipe.id).file
     assert stored is not None

@@ -65,7 +65,7 @@ BLOCKS = [f"{HALVES.number}:{first}" for first in range(0, HALF_SAMPLES, PART)]
 def shared_job(
     stores: Stores, spec: AnalysisSpec, posterior: str | None, stage: str = "resamples", per_shard: int = 1
 ) -> Job:
-    """Create and enqueue the job of an analysis with some parts in each shard."""
+    """Create and enqueue the job of an analysis whose parts are divided into shards."""
     parts = PartsSharding(stage, tuple(part.size for part in spec.parts()), per_shard)
     subject = posterior or spec.to_dict()["dataset"]
     job, _ = stores.jobs.create(
@@ -77,7 +77,7 @@ def shared_job(
 
 
 class HereWorker(SimpleWorker):
-    """RQ's worker in this process, which notes its tasks in their order."""
+    """RQ's worker in this process, which records the ids of its tasks in order."""
 
     job_class = TaskJob
 
@@ -92,21 +92,21 @@ class HereWorker(SimpleWorker):
 
 
 def run_all(stores: Stores, job: Job, max_jobs: int | None = None) -> list[str]:
-    """Run the tasks that RQ has, or the first ones, until none waits; return their names without the job's."""
+    """Run the tasks that wait in RQ, at most `max_jobs`; return their ids without the id of the job."""
     here = HereWorker(stores)
     here.work(burst=True, max_jobs=max_jobs)
     return [name.removeprefix(job.id) for name in here.tasks]
 
 
 def result(stores: Stores, job: Job) -> Entry:
-    """Return the result of an ended job."""
+    """Return the result of a job; assert that it has succeeded."""
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "succeeded", ended.error
     return found(stores, analysis_of(job), job.subject)
 
 
 def check_bits(entry: Entry, direct: Summary, calibration: Calibration) -> None:
-    """Compare every array of a calibrated summary, and its calibration, with the engine's, to the bit."""
+    """Assert that each array of a calibrated summary, and its calibration, equal the engine's to the bit."""
     for name in ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement"):
         np.testing.assert_array_equal(entry.arrays[name], getattr(direct, name), err_msg=name)
     np.testing.assert_array_equal(entry.arrays["half_sample_spread"], calibration.half_sample_spread)
@@ -116,16 +116,17 @@ def check_bits(entry: Entry, direct: Summary, calibration: Calibration) -> None:
 
 @cache
 def expected() -> tuple[Summary, Calibration]:
-    """Return the engine's calibrated summary of the sheet."""
+    """Return the summary and the calibration that the engine computes from the sheet."""
     posterior = glle_engine.fit(SHEET.X)
     calibration = calibrate(posterior, SHEET.X)
     return posterior.summary(8, scale=calibration.scale), calibration
 
 
 def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
-    """Each block is made once, by the task of its shard, and counted; the result has the engine's bits.
+    """The task of a shard makes its blocks of resamples, each once; the result has the engine's bits.
 
-    The first shard reads the posterior before others begin. The analysis is the last task, and alone ends the job.
+    The first shard enqueues the others. The task of the analysis is the last one, and only this task ends the job. The
+    progress counts the resamples in finished blocks.
     """
     job = shared_job(stores, SUMMARY, posterior_id)
     seen, names = [], list[str]()
@@ -150,7 +151,7 @@ def pca_audit(stores: Stores, **fields: Any) -> AuditSpec:
 
 
 def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str, int]]) -> None:
-    """Halves are made by the tasks of their shards, each once, also those that fail; the statement is the engine's."""
+    """The tasks of shards embed the halves, each once; the audit equals the engine's."""
     spec = pca_audit(stores, standardize="zscore")
     job = shared_job(stores, spec, None)
     assert run_all(stores, job) == ["-s0", "-s1", ""]
@@ -165,7 +166,7 @@ def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str
 
 
 def test_labels_are_added_without_new_halves(stores: Stores, blocks: list[tuple[str, int]]) -> None:
-    """Labels and the number of neighbors change what is read from the halves, not the halves."""
+    """An audit with labels, or with another number of neighbors, reads the halves of an earlier audit."""
     labels = store_dataset(stores, (SHEET.X[:, :1] > 0).astype(float))
     spec = pca_audit(stores)
     run_all(stores, shared_job(stores, spec, None))
@@ -187,7 +188,7 @@ class SomeFail(FunctionEmbedder):
 
 
 def test_failed_resamples_keep_their_place() -> None:
-    """Pairs of halves stay pairs, whether the parts are made or read."""
+    """If a resample fails, the others keep their numbers, so that pairs of halves stay pairs."""
     embedder, kept = SomeFail(lambda points: points[:, :2], SHEET.X), dict[str, Entry]()
     context: Any = SimpleNamespace(find_part=kept.get, keep_part=lambda key, entry, _: kept.update({key: entry}))
     stored = StoredResamples(("post_1",), SEPARATE, 0, lambda _: embedder)
@@ -203,7 +204,7 @@ def test_failed_resamples_keep_their_place() -> None:
 def test_resamples_of_a_part_are_reported_while_it_is_made(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All but the last one: a part that is not stored is not complete."""
+    """The last resample of a part is not reported before the part is stored."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
     job, counts = shared_job(stores, SUMMARY, posterior_id), list[int]()
     advance = stores.jobs.advance
@@ -223,7 +224,7 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
 def test_a_killed_task_loses_no_part(
     stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task with several parts that was killed is repeated: finished blocks stay, the bits are the same."""
+    """The repeated task of a shard makes only the parts that the killed task has not stored; the bits are the same."""
 
     class KilledError(BaseException):
         """The end of the process."""
@@ -250,7 +251,7 @@ def test_a_killed_task_loses_no_part(
 def test_a_cancelled_job_stops_its_parts(
     stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cancellation ends the running task within a part, withdraws the others, and makes no result."""
+    """A cancellation stops the running task within a part and removes the waiting tasks; there is no result."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
     job = shared_job(stores, SUMMARY, posterior_id)
     recording, calls = vars(resamples)["resample"], list[int]()
@@ -275,7 +276,7 @@ def test_a_cancelled_job_stops_its_parts(
 def test_a_part_that_fails_ends_the_job(
     stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its problem is that of the job; the tasks that wait end without work."""
+    """The problem of a part becomes the problem of the job; the waiting tasks end without work."""
 
     def fail(*_: Any, **__: Any) -> Any:
         message = "a part"
@@ -297,7 +298,7 @@ def test_a_part_that_fails_ends_the_job(
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_two_workers_make_the_blocks(stores: Stores, posterior_id: str, settings: Settings) -> None:
-    """Both make blocks of one summary, each block is made once, and the result has the engine's bits."""
+    """Both workers make blocks of one summary, each block is made once, and the result has the engine's bits."""
     with worker(settings, "first", RECORDING), worker(settings, "second", RECORDING):
         until(lambda: stores.queue.live_workers() == 2)
         job = shared_job(stores, SUMMARY, posterior_id)
@@ -322,7 +323,10 @@ def compared(stores: Stores) -> ComparisonSpec:
 
 
 def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores, blocks: list[tuple[str, int]]) -> None:
-    """First looks at all candidates, then whole audits; each half is made once, and the audits have their results."""
+    """A comparison has a short audit of each candidate, then whole audits; its result is that of a single task.
+
+    Each half is embedded once, and the whole audits are stored as results of their own.
+    """
     spec = compared(stores)
     assert [part.size for part in spec.parts()] == [1, 1, 1, 1]
     assert not replace(spec, audits=False).parts()

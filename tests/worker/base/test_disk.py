@@ -61,7 +61,7 @@ def write_named(folder: Path, nbytes: int) -> int:
 
 @pytest.mark.parametrize("write", [write_unnamed, extend, write_named])
 def test_a_write_leaves_the_reserve(tmp_path: Path, write: Callable[[Path, int], int]) -> None:
-    """A write that would use the reserve is refused with the numbers, and writes nothing; a smaller one is not."""
+    """A write that would use the reserve writes nothing, and the error has the numbers; a smaller write succeeds."""
     assert write(tmp_path, MIB) == MIB
     with pytest.raises(ProblemError) as caught:
         write(tmp_path, MIB + 1)
@@ -71,6 +71,6 @@ def test_a_write_leaves_the_reserve(tmp_path: Path, write: Callable[[Path, int],
 
 
 def test_room_is_required_of_a_folder_that_does_not_exist(tmp_path: Path) -> None:
-    """The nearest existing parent names the disk."""
+    """The disk of the nearest existing parent folder counts."""
     disk.require_room(tmp_path / "a/b", MIB)
     assert refusal(disk.require_room, tmp_path / "a/b", MIB + 1).code == "storage-full"

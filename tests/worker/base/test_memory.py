@@ -40,7 +40,7 @@ V1 = "sys/fs/cgroup/memory"
 def test_the_limit_is_the_least_of_the_groups_and_the_machine(
     tmp_path: Path, groups: str | None, files: dict[str, str], limit: int
 ) -> None:
-    """Both versions of control groups, in a container and on the host."""
+    """Control groups of both versions are read, in a container and on the host."""
     for name, text in {**files, **({} if groups is None else {"proc/self/cgroup": groups})}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -48,12 +48,12 @@ def test_the_limit_is_the_least_of_the_groups_and_the_machine(
 
 
 def test_the_limit_of_this_process_is_at_most_the_machine() -> None:
-    """The real files are read."""
+    """The real control groups of this process are read."""
     assert 2**26 < memory_limit() <= MACHINE
 
 
 def test_workers_share_the_memory_of_their_posteriors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An eighth of the memory for all workers, within bounds."""
+    """All workers together may use an eighth of the memory; the limit of each worker is within bounds."""
     for total, workers, each in ((2**34, 2, 2**30), (3 * 2**30, 1, 3 * 2**27), (2**28, 4, 2**26), (2**40, 1, 2**32)):
         monkeypatch.setattr(memory, "memory_limit", lambda total=total: total)
         assert resident_limit(Settings(workers=workers)) == each
@@ -61,7 +61,7 @@ def test_workers_share_the_memory_of_their_posteriors(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(not LINUX, reason="private memory is counted on Linux")
 def test_memory_is_limited_for_a_while() -> None:
-    """An allocation beyond the limit fails, a small one does not; the former limits return."""
+    """An allocation beyond the limit fails, and a small one does not; after the context, the former limit is back."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with limited_memory(64 * MIB):
         assert np.ones(16 * MIB, np.uint8).all()
@@ -75,7 +75,7 @@ def test_memory_is_limited_for_a_while() -> None:
 
 @pytest.mark.skipif(not LINUX, reason="only Linux limits another process")
 def test_the_limit_of_another_process_is_raised() -> None:
-    """By the bytes that it may have more; a process without a limit stays without, and nothing is ever lowered."""
+    """The limit of a process grows by `extra` bytes; a process without a limit gets none, and no limit is lowered."""
     with subprocess.Popen(["/bin/sleep", "60"]) as process:
         try:
             hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)[1]
@@ -92,7 +92,7 @@ def test_the_limit_of_another_process_is_raised() -> None:
 
 
 def test_processes_killed_for_memory_are_counted(tmp_path: Path) -> None:
-    """By the kernel's counter; 0 where there is none."""
+    """The kernel's counter is read; without a counter, the number is 0."""
     assert count_oom_kills(tmp_path) == 0
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/vmstat").write_text("nr_free_pages 12\noom_kill 3\noom_kill_other 7\n")

@@ -101,7 +101,7 @@ def test_long_sentences_are_cut() -> None:
     ],
 )
 def test_failed_allocations_name_the_limit(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Also if another error has one as its cause; errors of the engine keep their own remedy."""
+    """Each error of a failed allocation, also as the cause of another error, becomes a problem that names the limit."""
     monkeypatch.setattr(memory._WorkLimit, "bytes", 1000)
     caused = ValueError("no embedding")
     caused.__cause__ = error

@@ -8,7 +8,7 @@ from worker.base.settings import Settings, SettingsError, parse_size, rows, show
 
 
 def test_values_take_the_type_of_the_default() -> None:
-    """A child process reads the settings of its parent from its environment; without any they are the defaults."""
+    """The environment of a child process gives back the settings of its parent; an empty one gives the defaults."""
     original = Settings(redis_url="redis://:a=b@host:1/0", port=9000, drain=0.1, log_format="json")
     assert Settings.from_env(original.to_env()) == original
     assert Settings.from_env({}) == Settings()
@@ -53,7 +53,7 @@ def test_sizes_have_units(text: str, nbytes: int) -> None:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 1000, 1024, 3 * 2**20, 2**30, 2**36, 5 * 2**40, 2**50])
 def test_a_shown_size_is_read_again(nbytes: int) -> None:
-    """A displayed size is the same when it is read."""
+    """A size is written so that reading it gives the same number of bytes."""
     assert parse_size(show_size(nbytes)) == nbytes
 
 

@@ -67,7 +67,7 @@ RECORDS: dict[str, dict[str, Any]] = {
 
 
 def put(stores: Stores, kind: str, raw: str) -> None:
-    """Write a record."""
+    """Write a record of one kind as JSON."""
     if kind == "job":
         fields = json.loads(raw) if raw.startswith("{") else {"id": "job_1", "status": raw}
         stores.client.hset(job_key("job_1"), mapping=fields)
@@ -125,13 +125,13 @@ READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
 
 
 def put_with_schema(stores: Stores, kind: str, schema: int) -> None:
-    """Write a job of this schema, then a record of a given one."""
+    """Write the record of a job with the schema of this version, then a record of one kind with a given schema."""
     put(stores, "job", json.dumps({**RECORDS["job"], "format": SCHEMA}))
     put(stores, kind, json.dumps({**RECORDS[kind], "format": schema}))
 
 
 def test_the_changelog_says_which_schema_this_version_has() -> None:
-    """Who upgrades reads there whether stored data are read."""
+    """Before an upgrade, the changelog tells whether stored data can be read."""
     changelog = (Path(__file__).parents[3] / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"`SCHEMA` (\d+)", changelog)[:1] == [str(SCHEMA)], "the newest entry is the first"
 
@@ -169,7 +169,7 @@ def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, 
 
 
 def test_cache_entries_of_another_schema_are_not_read(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are neither found nor overwritten."""
+    """Cached draws and results of another schema are neither found nor overwritten."""
     key = DrawAddress(0, 0, 1.0, "posterior", "none")
     stores.cache.put_draws("post_1", {key: Entry({}, {"a": np.zeros(2)})})
     stores.cache.put_partial("audit", Entry({}, {"a": np.zeros(2)}))
@@ -206,7 +206,7 @@ def test_ids_are_stable(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker refuses it after an upgrade, so that no draw or result of one id has two contents."""
+    """After an upgrade a worker refuses an old posterior, so that no id of a draw or result has two contents."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     record = {**RECORDS["posterior"], "format": SCHEMA, "provenance": {"numbers": "9.9.9", ARRAYS: "0" * 64}}
     put(stores, "posterior", json.dumps(record))

@@ -44,7 +44,7 @@ def test_an_invalid_url_is_refused_at_start(url: str, message: str) -> None:
 
 
 def test_the_queue_may_ask_for_replicas() -> None:
-    """The parameter is not redis-py's; the arrays have none, and another value is refused."""
+    """The URL of the queue may have `replicas`, which redis-py does not know; the URL of the cache may not."""
     url = "redis://h/0?replicas=1&client_name=x"
     assert clients._parse(url, "GLLE_REDIS_URL") == ("redis://h/0?client_name=x", 1)
     connect_queue(Settings(redis_url=url)).close()
@@ -56,7 +56,7 @@ def test_the_queue_may_ask_for_replicas() -> None:
 
 @pytest.mark.parametrize("login", ["me:12hid/den", "me:hid#den", ":hid?den", "me:hid℀den", ":hid[den", ":hid/den"])
 def test_a_password_that_a_url_cannot_hold_is_in_no_message(login: str) -> None:
-    """Neither Python's URL error, which quotes the port, nor `glle settings` prints it."""
+    """The password is neither in the error, although Python's error quotes the port, nor in `glle settings`."""
     url = f"redis://{login}@a:1"
     row = next(row for row in rows() if row.name == "redis_url")
     assert not re.search("hid|den", row.format(url))
@@ -82,7 +82,7 @@ def test_a_password_that_a_url_cannot_hold_is_in_no_message(login: str) -> None:
 def test_transient_errors_are_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, seconds: float, failures: int
 ) -> None:
-    """The connection is closed each time; a wait is logged. Wrong passwords and refused commands raise at once."""
+    """The connection is closed after each failure, and a long wait is logged. Permanent errors are raised at once."""
     monkeypatch.setattr("worker.connections.retry._LONGEST_PAUSE", 0.01)
     failed: list[Exception] = []
 
@@ -106,7 +106,7 @@ def test_transient_errors_are_retried(
 
 
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
-    """Clients of a worker retry for a minute; clients of a request have a breaker."""
+    """The clients of a worker retry for a minute; the clients of an API process have a circuit breaker."""
     settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path))
     for patient, policy in ((True, RetryPolicy), (False, CircuitBreaker)):
         stores = Stores.connect(settings, patient=patient)
@@ -118,7 +118,7 @@ def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_reply_is_not_read_by_the_next_command(settings: Settings) -> None:
-    """A timeout during a reply closes the connection."""
+    """A timeout while a reply is read closes the connection."""
     client = connect_queue(settings)
 
     def time_out(*_: object) -> None:

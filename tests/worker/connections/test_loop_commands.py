@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def commands(settings: Settings, seconds: float = 5.0) -> LoopCommands:
-    """Return the commands of a cache's server."""
+    """Return an object that sends commands to the cache's server."""
     return LoopCommands(
         clients.subscriber(settings.cache_url, "GLLE_CACHE_URL"), CircuitBreaker(seconds, "GLLE_CACHE_URL"), seconds
     )
@@ -36,7 +36,7 @@ def run(loop_commands: LoopCommands, work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def test_concurrent_commands_get_their_own_replies(server_settings: Settings) -> None:
-    """Replies keep the order of the commands, and an error reply is that of its command alone."""
+    """Each command gets its own reply; an error is only raised for the command that caused it."""
     loop_commands = commands(server_settings)
 
     async def work() -> list[Any]:
@@ -51,7 +51,7 @@ def test_concurrent_commands_get_their_own_replies(server_settings: Settings) ->
 
 
 def test_a_cancelled_command_leaves_no_reply_to_another(server_settings: Settings) -> None:
-    """The replies of requests that are given up at any moment are read and dropped."""
+    """If a request is cancelled at any moment, the reply to its command is read and dropped."""
     loop_commands = commands(server_settings)
 
     async def work() -> None:
@@ -68,7 +68,7 @@ def test_a_cancelled_command_leaves_no_reply_to_another(server_settings: Setting
 
 
 def test_a_lost_connection_is_replaced(server_settings: Settings) -> None:
-    """The server closed it; the command is sent again."""
+    """If the server has closed the connection, the command is sent again over a new one."""
     loop_commands = commands(server_settings)
 
     async def work() -> bytes:
@@ -81,7 +81,7 @@ def test_a_lost_connection_is_replaced(server_settings: Settings) -> None:
 
 
 def test_a_silent_server_opens_the_circuit_breaker() -> None:
-    """The waiting commands end together by the time-out; the next ones fail at once."""
+    """The waiting commands end together after the timeout; further commands fail at once."""
 
     async def work() -> None:
         ended = asyncio.Event()

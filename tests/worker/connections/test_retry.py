@@ -38,7 +38,7 @@ def client(listening: socket.socket, seconds: float) -> redis.Redis:
 
 
 def test_requests_to_a_silent_server_fail_at_once(silent: socket.socket, caplog: pytest.LogCaptureFixture) -> None:
-    """The first request waits for its timeout, and is logged, once; later ones fail without a connection."""
+    """The first request waits for its timeout, which is logged once; later requests fail without a connection."""
     asking = client(silent, 0.2)
     with pytest.raises(redis.TimeoutError):
         asking.ping()
@@ -56,7 +56,7 @@ def test_requests_to_a_silent_server_fail_at_once(silent: socket.socket, caplog:
 
 
 def test_one_request_probes_the_server_after_the_rest(silent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many concurrent requests one waits."""
+    """Of many concurrent requests, one waits for the server, and the others fail at once."""
     monkeypatch.setattr(retry, "AWAY_SECONDS", 0.05)
     asking, errors = client(silent, 0.3), []
 
@@ -76,7 +76,7 @@ def test_one_request_probes_the_server_after_the_rest(silent: socket.socket, mon
 
 
 def test_another_trial_follows_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After twice the socket timeout; until then all other calls fail at once."""
+    """Twice the socket timeout after a trial has begun, another call may try; until then all calls fail at once."""
     now = 100.0
     monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now, sleep=None))
     breaker = CircuitBreaker(3.0, "GLLE_REDIS_URL")

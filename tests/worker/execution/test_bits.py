@@ -12,7 +12,7 @@ OTHER = "0123456789abcdef"
 
 
 def test_a_worker_with_other_bits_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names its fingerprint, the published one and the remedy; the setting lets it start."""
+    """The error names both fingerprints and the remedy; with the setting, the worker starts."""
     monkeypatch.setattr(parent, "fingerprint", lambda: PINNED)
     parent.require_bits(Settings())
     monkeypatch.setattr(parent, "fingerprint", lambda: OTHER)

@@ -50,20 +50,20 @@ QUICK, SLOW, ENDLESS = 103, 100, 101  # points
 
 
 def enqueued(stores: Stores, n: int, *, short: bool = True, k: int = 10) -> Job:
-    """Enqueue a fit of n points, by default as interactive."""
+    """Enqueue a fit of n points, by default as an interactive task."""
     job = fit_job(stores, manifolds.make("swiss_roll", n, seed=0).X, short=short, n_neighbors=k)
     stores.queue.enqueue(job)
     return job
 
 
 def starts(stores: Stores, n: int) -> list[int]:
-    """Return the pids of the starts of fits of n points."""
+    """Return the pids of the processes that have started a fit of n points."""
     pairs = [text(line).split() for line in stores.client.lrange(STARTS, 0, -1)]
     return [int(pid) for points, pid in pairs if int(points) == n]
 
 
 def succeeded(stores: Stores, *jobs: Job) -> None:
-    """Wait until jobs have succeeded."""
+    """Wait until jobs have ended, and assert that they have succeeded."""
     for job in jobs:
         until(lambda job=job: not stores.jobs.fetch(job.id).is_open, 30)  # type: ignore[misc] # mypy: its default
         ended = stores.jobs.fetch(job.id)
@@ -97,7 +97,10 @@ def test_an_overdue_task_ends_as_a_batch_with_the_same_result(stores: Stores, se
 
 
 def test_an_overdue_task_goes_on_while_no_batch_runs(stores: Stores, settings: Settings) -> None:
-    """Nothing of it is lost; interactive tasks are served beside it, batches follow it, and its share is free again."""
+    """A long interactive task goes on as a batch task; other interactive tasks run beside it.
+
+    Batch tasks wait for its end, and then the tenant's share is free again.
+    """
     with worker(settings, "one", PROGRAM):
         job = enqueued(stores, SLOW)
         until(lambda: stores.client.zscore(f"rq:rl:{BATCH}:{DEFAULT}:allowed", job.id))
@@ -109,7 +112,7 @@ def test_an_overdue_task_goes_on_while_no_batch_runs(stores: Stores, settings: S
 
 
 def test_a_cancelled_task_is_not_a_batch(stores: Stores, settings: Settings) -> None:
-    """A job that is cancelled when its task is stopped is cancelled."""
+    """A job that is cancelled while its interactive task runs is not started again as a batch task."""
     enqueued(stores, ENDLESS, short=False)
     with worker(settings, "one", PROGRAM) as process:
         until(lambda: starts(stores, ENDLESS))
@@ -125,7 +128,7 @@ def test_a_cancelled_task_is_not_a_batch(stores: Stores, settings: Settings) -> 
 def test_a_task_beyond_the_memory_of_an_interactive_one_is_a_batch(
     stores: Stores, settings: Settings, program: str
 ) -> None:
-    """An allocation that fails under its limit, or a crash for it, is no problem: the batch has more."""
+    """If an interactive task crashes, or an allocation fails under its limit, the task succeeds as a batch task."""
     before = f"""
 import os, resource
 from worker.execution import tasks
@@ -143,7 +146,7 @@ tasks.fit_values = fit_values
 
 
 def test_halves_of_an_overdue_audit_are_shared(stores: Stores, settings: Settings) -> None:
-    """The batch makes what is missing in parts, with the same result."""
+    """When an interactive audit becomes a batch job, its missing halves are made in parts, by several workers."""
     X = manifolds.make("s_curve", 80, seed=2).X
     dataset = store_dataset(stores, X)
     spec = AuditSpec(dataset=dataset, method="pca", parameters=METHODS["pca"].spec().to_dict())
@@ -173,7 +176,7 @@ resamples.resample = resample
 
 
 def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) -> None:
-    """With four long tasks, interactive and batches, of one tenant, another's small fit does not wait for them."""
+    """While a tenant has four long tasks on two workers, the small fit of another tenant begins within seconds."""
     for name in ("alice", "bob"):
         stores.keys.create(name, ("write",), "test", None)
 

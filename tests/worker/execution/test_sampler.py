@@ -49,7 +49,7 @@ Outcome: TypeAlias = "Entry | BaseException | None"
 
 
 def outcomes(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: float = 20.0) -> list[Outcome]:
-    """Request draws at the same time; return them, or their errors."""
+    """Request draws at the same time; return the draws, or the errors."""
 
     async def run() -> list[Outcome]:
         requests = (requested_draw(stores, record, key, wait) for key in keys)
@@ -59,7 +59,7 @@ def outcomes(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: 
 
 
 def request_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float = 20.0) -> list[Outcome]:
-    """Request a draw; return it."""
+    """Request a draw, and return it in a list; assert that there is no error."""
     (outcome,) = drawn = outcomes(stores, record, key, wait=wait)
     assert not isinstance(outcome, BaseException), outcome
     return drawn
@@ -84,7 +84,7 @@ def sampler_of(pid: int) -> int:
 
 @pytest.fixture
 def resident(stores: Stores, settings: Settings) -> Iterator[tuple[int, PosteriorRecord]]:
-    """Return the pid of a worker, and a posterior."""
+    """Run a worker; yield its pid, and the record of a posterior."""
     with worker(settings, "resident") as process:
         yield process.pid, fit_posterior(stores, N)
 
@@ -92,7 +92,7 @@ def resident(stores: Stores, settings: Settings) -> Iterator[tuple[int, Posterio
 def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
     """Concurrent requests with several seeds and scales return the engine's draws; their lane groups are cached.
 
-    A scale beyond the range of float64 fails its request, and not those that are drawn with it.
+    A request with a scale beyond the range of float64 fails, and the requests that are drawn with it do not.
     """
     _, record = resident
     posterior = stores.posteriors.load(record)
@@ -114,9 +114,9 @@ def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[in
 
 
 def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, PosteriorRecord]) -> None:
-    """Requests that a stopped and killed sampler held are answered by its successor.
+    """Requests that a killed sampler has read are answered by its successor.
 
-    After a loss of the cache the draw is made again, with the same bits; the successor refuses a deleted posterior.
+    After a loss of the cache the draw is made again, with the same bits. A request for a deleted posterior is refused.
     """
     pid, record = resident
     first = sampler_of(pid)
@@ -148,7 +148,10 @@ def test_a_killed_sampler_loses_no_request(stores: Stores, resident: tuple[int, 
 def test_answers_without_the_draws_wait_for_the_cache(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, *, is_small: bool
 ) -> None:
-    """Those that carry small draws do not; a request for another draw of the lane group makes no second draw."""
+    """An answer that carries a small draw is sent before the draw is cached; other answers, afterwards.
+
+    A request for another draw of the same lane group makes no second draw.
+    """
     posterior = glle_engine.fit(manifolds.make("s_curve", 200, seed=0).X)
     loop = SamplerLoop(stores, "here", bytearray(1))
     group = [key(index) for index in range(4)]
@@ -182,7 +185,7 @@ def test_answers_without_the_draws_wait_for_the_cache(
 def test_a_posterior_of_other_numbers_is_not_drawn_from(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its request is refused, also if the posterior is intact; a damaged one is refused, too, and is not fitted."""
+    """A request is refused if the posterior has another version of results, or if its file is damaged."""
     loop, record = SamplerLoop(stores, "here", bytearray(1)), stores.posteriors.fetch(posterior_id)
     other = replace(record, provenance={**record.provenance, "numbers": "9.9.9"})
     with monkeypatch.context() as patch:
@@ -195,7 +198,7 @@ def test_a_posterior_of_other_numbers_is_not_drawn_from(
 def test_a_full_lane_group_is_drawn_before_further_requests_are_read(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests are read while the next lane group has room, and never more than some time of work in hand."""
+    """Requests are read only while the next lane group has room, and while little work is in hand."""
     loop = SamplerLoop(stores, "here", bytearray(1))
     reads: list[int] = []
 
@@ -220,7 +223,7 @@ def test_a_full_lane_group_is_drawn_before_further_requests_are_read(
 
 
 def test_a_request_that_ends_samplers_is_refused(stores: Stores, settings: Settings, tmp_path: Path) -> None:
-    """A draw that kills its process gets a problem after three attempts; requests beside it are answered.
+    """A request whose draw kills the sampler is refused after three attempts; other requests are answered.
 
     A sampler that hangs in a draw is killed, and its successor answers the request.
     """
@@ -250,7 +253,7 @@ sampler.make_draws = make
 
 @pytest.mark.parametrize("delay", [0.0, 0.05])
 def test_a_signal_during_the_start_stops_the_worker(stores: Stores, settings: Settings, delay: float) -> None:
-    """SIGTERM reaches children that are being forked: one signal ends the worker."""
+    """One SIGTERM ends the worker, even while its children are being forked."""
     del stores
     with worker(settings, "starting") as process:
         until(lambda: any(name_of(child).startswith("glle-") for child in children(process.pid)))
@@ -260,7 +263,7 @@ def test_a_signal_during_the_start_stops_the_worker(stores: Stores, settings: Se
 
 
 def test_a_lost_signal_is_repeated(stores: Stores, settings: Settings) -> None:
-    """An RQ worker whose handler's exception is lost ends at the reminder, and not after its wait for tasks."""
+    """If the exception of an RQ worker's signal handler is lost, the signal is sent again, and the worker ends soon."""
     losing = """
 import signal
 from rq.utils import now
@@ -277,7 +280,7 @@ TaskWorker.request_stop = lose
 
 
 def test_resident_posteriors_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The posteriors that were used last stay, until they are idle."""
+    """The least recently used posteriors are dropped beyond the bound, and all others when they are idle."""
     posterior = glle_engine.fit(manifolds.make("s_curve", 100, seed=0).X)
     residents = ResidentPosteriors(1000)
     for name in ("a:1", "b:1"):
@@ -295,7 +298,7 @@ def test_resident_posteriors_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_sampler_that_grows_is_replaced(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends after the work in progress once it exceeds its bytes, and not before."""
+    """A sampler stops once its process has more memory than its limit, and not before."""
     loop = SamplerLoop(stores, "here", bytearray(1))
     loop._retire_if_large()
     assert not loop._is_stopping

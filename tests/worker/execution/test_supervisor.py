@@ -46,7 +46,7 @@ def end(child: Child) -> None:
 
 
 def test_restart_pauses_grow() -> None:
-    """A process that ends at once is restarted after growing pauses; one that ran for seconds is restarted at once."""
+    """A process that ends at once is started again after growing pauses; one that ran for seconds, at once."""
     child = Child("one", starting(SLEEPING))
     pauses = []
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_restart_pauses_grow() -> None:
 
 
 def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the grace period it has the signal again, then SIGKILL; a disposable one is killed without a wait."""
+    """A child gets the signal again, and then SIGKILL; a disposable child is killed without a wait."""
     monkeypatch.setattr("worker.execution.supervisor.COLD_SECONDS", 0.2)
     supervisor = Supervisor(lambda _: None)
     stubborn, disposable = supervisor.add("one", starting(STUBBORN)), supervisor.add("two", starting(STUBBORN))
@@ -78,7 +78,7 @@ def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_children_end_with_their_head(signum: int) -> None:
-    """SIGTERM stops all of them in order; after SIGKILL of the head none is left."""
+    """SIGTERM of the parent stops its children in order; after SIGKILL of the parent, no child is left."""
     head = subprocess.Popen([sys.executable, "-c", HEAD], stdout=subprocess.DEVNULL)
     until(lambda: len(children(head.pid, "glle-one")) == len(children(head.pid, "glle-two")) == 1)
     pids = children(head.pid)

@@ -42,7 +42,7 @@ def paths(stores: Stores) -> list[str]:
 
 
 def test_files_without_a_record_are_removed_once_they_are_old(stores: Stores, stored: list[str]) -> None:
-    """A young one may wait for its record; files of records of any kind and tenant stay."""
+    """A young file is kept, because its record may still be written; so are all files with records."""
     assert len(stored) == 4
     alices = stores.results.put("a", Entry({}, {}), owners=[], job="job_1", tenant="alice")
     assert alices
@@ -56,7 +56,7 @@ def test_files_without_a_record_are_removed_once_they_are_old(stores: Stores, st
 
 
 def test_without_any_record_no_file_is_removed(stores: Stores, stored: list[str]) -> None:
-    """The queue's Redis may be another one, or a restored one: the refusal says so."""
+    """If the queue's Redis is empty, the sweep is refused, because it may be the wrong server."""
     stores.mark.renew()
     before = paths(stores)
     stores.client.flushall()
@@ -68,7 +68,7 @@ def test_without_any_record_no_file_is_removed(stores: Stores, stored: list[str]
 
 
 def test_an_unreadable_record_keeps_all_files(stores: Stores, stored: list[str]) -> None:
-    """It may name any of them."""
+    """A sweep with an unreadable record removes nothing, because the record may name any file."""
     stores.client.set("glle:posterior:post_1", "{")
     assert refusal(sweep, stores, NOW).code == "record-unreadable"
     assert paths(stores) == stored
@@ -91,7 +91,7 @@ def test_expired_results_are_removed(
 def test_a_removal_that_fails_is_made_up_by_a_sweep(
     stores: Stores, stored: list[str], posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deletion of a posterior succeeds while the store is away; then its files have no record."""
+    """A posterior can be deleted while the store is away; its files are then removed by a sweep."""
     with monkeypatch.context() as patch:
         patch.setattr(backend.Bucket, "remove", raiser(backend._unavailable("a test", "None.")))
         assert stores.posteriors.delete(posterior_id)

@@ -39,14 +39,14 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def results(stores: Stores) -> int:
-    """Return the number of all results."""
+    """Return the number of results of all tenants."""
     return stores.results.usage()["results"]
 
 
 def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str) -> None:
     """Each draw of the job is the draw of the engine, with its eigenvalues and diagnostics.
 
-    Each shard is one result; a repeated one draws nothing, and the first enqueues the others once.
+    Each shard is one result, and a repeated shard draws nothing. The first shard enqueues the others, once.
     """
     job, spec = draws_job(stores, posterior_id, n_draws=22, first=729)
     names = [f"{job.id}-s{shard}" for shard in range(spec.shards)]
@@ -89,7 +89,7 @@ def test_errors_are_recorded(
     code: str,
     status: int,
 ) -> None:
-    """A time-out, a lack of memory and a bug fail the job with a problem; the task raises nothing, and logs a bug."""
+    """A timeout, a lack of memory and a bug fail the job with a problem; the task raises nothing, and logs a bug."""
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(error))
     tasks.fit(job.id)
@@ -100,7 +100,7 @@ def test_errors_are_recorded(
 
 
 def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A time-out while recording fails the job; the task does not raise, so RQ does not retry it."""
+    """A timeout that interrupts the recording of an error fails the job, too, and does not make RQ repeat the task."""
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(ZeroDivisionError("oops")))
     record, attempts = stores.jobs.fail, []
@@ -118,7 +118,7 @@ def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch:
 
 
 def test_a_long_outage_of_redis_reaches_rq(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `AWAY_SECONDS` without a server the exception reaches RQ, which retries the task."""
+    """After `AWAY_SECONDS` without a server, the task raises the error, so that RQ repeats it."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AWAY_SECONDS", -1.0)
     monkeypatch.setattr(glle_engine, "fit", raiser(redis.ConnectionError("gone")))
@@ -128,7 +128,7 @@ def test_a_long_outage_of_redis_reaches_rq(stores: Stores, monkeypatch: pytest.M
 
 
 def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task reports that it waits, starts again, and succeeds without a retry of RQ's."""
+    """If a server does not answer, the task reports that it waits, starts again, and succeeds without RQ's retries."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "RETRY_DELAY_SECONDS", 0.0)
     record, ids = stores.posteriors.record, list[str]()
@@ -150,7 +150,7 @@ def test_a_task_waits_for_redis(stores: Stores, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fit checks for a cancellation between its blocks of work; the task of a cancelled job does not begin."""
+    """A running fit notices the cancellation within its work; the task of a cancelled job does not begin."""
     job = fit_job(stores)
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     stages: list[str] = []
@@ -171,7 +171,7 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It writes none for a while, and later the begin and end of each stage as a long task does."""
+    """An interactive task writes no progress for a while, and then the begin and end of each stage."""
     clock = iter([0.0, 0.05, 0.09, 0.11, 0.12, 0.13])
     monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     written: list[tuple[str, int]] = []
@@ -185,7 +185,7 @@ def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytes
 def test_cancel_stops_a_shard_between_groups(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stops within a few groups; nothing of an unfinished shard is stored, and no shard follows."""
+    """The task of a shard stops within a few lane groups; it stores nothing, and no other shard is enqueued."""
     job, spec = draws_job(stores, posterior_id, n_draws=400, shard_seconds=9.0)
     indices: list[int] = []
 
@@ -207,7 +207,7 @@ def test_cancel_stops_a_shard_between_groups(
 
 
 def test_the_memory_of_a_task_grows_with_the_points_that_are_stored(stores: Stores, posterior_id: str) -> None:
-    """Points of the posterior, or else of the data set; none of what was deleted, or came with the request."""
+    """Points of the posterior count, or else of the data set; deleted points, and points in a request, do not."""
     draws_, _ = draws_job(stores, posterior_id)
     dataset = stores.posteriors.fetch(posterior_id).dataset
     spec = {"dataset": dataset}
@@ -227,7 +227,7 @@ def test_the_memory_of_a_task_grows_with_the_points_that_are_stored(stores: Stor
 def test_draws_of_a_deleted_posterior_fail_and_are_not_stored(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """The job has a 404 as its problem; only the file of the data set is left, and nothing comes back."""
+    """The job has a 404 as its problem; nothing but the file of the data set is left."""
     job, _ = draws_job(stores, posterior_id, n_draws=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
@@ -250,9 +250,9 @@ def test_draws_of_a_deleted_posterior_fail_and_are_not_stored(
 def test_a_fit_ended_at_the_last_moment_leaves_nothing(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
-    """A data set deleted during its first fit takes the posterior along; a job cancelled meanwhile records none.
+    """A fit whose data set is deleted, or whose job is cancelled, at its end leaves no posterior.
 
-    Both happen between the file and the record of the fit, after its last check of the job.
+    Both happen after the file of the posterior is written, and before its record.
     """
     job, real = fit_job(stores), PosteriorStore.write
 
@@ -282,7 +282,7 @@ class KilledError(BaseException):
 def test_a_shard_is_stored_before_it_is_counted(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, progress_seconds: float
 ) -> None:
-    """Reports before that leave out a draw, so that no job ends without its draws."""
+    """Reports of progress leave out the last draw until the shard is stored, so that no job ends without its draws."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", progress_seconds)
     job, spec = draws_job(stores, posterior_id, n_draws=64, shard_seconds=16e-6 * N)
     reported = list[int]()
@@ -304,7 +304,7 @@ def test_a_shard_is_stored_before_it_is_counted(
 def test_a_repeated_task_finds_what_a_killed_one_has_recorded(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fit and a shard whose jobs do not know of their records end without a second file, and compute nothing."""
+    """A repeated fit or shard whose result is stored ends its job, computes nothing, and writes no second file."""
     job, spec = draws_job(stores, posterior_id, n_draws=4)
     with monkeypatch.context() as patch:
         patch.setattr(stores.jobs, "advance", raiser(KilledError()))
@@ -323,7 +323,7 @@ def test_a_repeated_task_finds_what_a_killed_one_has_recorded(
 def test_the_cache_holds_nothing_that_a_job_has_made(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without it, and without a data set, posterior and draws have the same bits, and no task computes anything."""
+    """After the cache is emptied, posterior and draws are read with the same bits, and nothing is computed."""
     record = stores.posteriors.fetch(posterior_id)
     before = stores.posteriors.load(record).embedding.tobytes()
     job, spec = draws_job(stores, posterior_id, n_draws=4)
@@ -341,7 +341,7 @@ def test_the_cache_holds_nothing_that_a_job_has_made(
 def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], object]
 ) -> None:
-    """Neither by a draw nor by an equal fit; the remedy is its deletion, after which it is fitted again."""
+    """Neither a draw nor an equal fit repairs it; the remedy is to delete the posterior, and to fit it again."""
     record = stores.posteriors.fetch(posterior_id)
     damage(stores.files.bucket.local_path(record.file.path))
     with monkeypatch.context() as patch:
@@ -360,7 +360,7 @@ def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
 
 @pytest.mark.parametrize("kind", ["fit", "draws"])
 def test_a_result_beyond_the_quota_fails_its_job(stores: Stores, posterior_id: str, kind: str) -> None:
-    """It leaves no file; the quota counts the bytes of data sets, posteriors and results together."""
+    """The job leaves no file; the quota counts the bytes of data sets, posteriors and results together."""
     used = stores.datasets.for_tenant("default").usage()[STORED_BYTES]
     assert used == sum(path.stat().st_size for path in stored_files(stores))
     limited = replace(stores, quotas=Quotas(replace(stores.settings, quotas=f"*=bytes:{used + 500}")))
@@ -379,7 +379,7 @@ def test_a_result_beyond_the_quota_fails_its_job(stores: Stores, posterior_id: s
 
 
 def test_an_hourly_task_sweeps(stores: Stores, posterior_id: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A failure is logged, and does not reach RQ, which would count it; the next hour's task goes on."""
+    """A failure of the sweep is logged and not raised, because RQ would record a failed task."""
     del posterior_id
     with caplog.at_level(logging.INFO, "worker.execution.tasks"):
         tasks.sweep_files()

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    """Each stage of the fit and the storing is observed once, the job from its request to its end, by its status.
+    """Each stage of the fit is counted once, and the job by its status, from its request to its end.
 
-    Two log lines state the kind of the job, its start and its status.
+    Two log lines have the kind of the job: its start, and its end with the status.
     """
     job, failing = fit_job(stores), fit_job(stores, n_neighbors=5000)
     with caplog.at_level(logging.INFO, "worker.execution.telemetry"):
@@ -41,7 +41,7 @@ def test_a_fit_is_timed_and_logged(stores: Stores, caplog: pytest.LogCaptureFixt
 
 
 def test_draws_are_counted_by_solver(stores: Stores, posterior_id: str) -> None:
-    """Every new draw counts for its accepted solver; stored draws do not count."""
+    """Each draw counts for the solver that made it; draws that were stored before do not count."""
     job, spec = draws_job(stores, posterior_id, n_draws=9)
     for shard in (*range(spec.shards - 1), 0, spec.shards - 1):
         tasks.draw(job.id, shard)
@@ -55,7 +55,7 @@ def test_draws_are_counted_by_solver(stores: Stores, posterior_id: str) -> None:
 
 
 def test_rejected_solvers_are_counted(stores: Stores, posterior_id: str) -> None:
-    """A draw that lanes rejected counts for the accepted solver, and as rejected by lanes."""
+    """If the result of a solver was rejected, the draw counts for the next solver, and as rejected for the first."""
     posterior = stores.posteriors.load(stores.posteriors.fetch(posterior_id))
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])

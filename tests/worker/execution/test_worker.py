@@ -54,14 +54,14 @@ tasks.fit_values = fit_values
 
 
 def hanging_horse(stores: Stores, starts: int = 1) -> int:
-    """Wait until such a fit has started so often; return the pid of its work-horse."""
+    """Wait until the fit that hangs was started `starts` times; return the pid of its last process."""
     until(lambda: stores.client.llen(HANGS) == starts)
     last: Any = stores.client.lindex(HANGS, -1)
     return int(last)
 
 
 def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
-    """After kill -9 no orphan process stays; another worker notices by heartbeats, finishes the job and counts it."""
+    """After kill -9 no process is left; another worker notices the missing heartbeats, and finishes the job."""
     job = enqueued_fit(stores, LONG)
     with worker(settings, "first", HANGING) as first:
         horse = hanging_horse(stores)
@@ -83,7 +83,7 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
 
 
 def test_a_second_signal_leaves_the_task_to_another_worker(stores: Stores, settings: Settings) -> None:
-    """A first SIGTERM waits for the task; a second kills it and ends the worker, and the task has lost no retry."""
+    """The first SIGTERM waits for the task, the second kills it and ends the worker; the task has lost no retry."""
     job = enqueued_fit(stores, LONG)
     with worker(settings, "stopping", HANGING) as process:
         hanging_horse(stores)
@@ -99,9 +99,9 @@ def test_a_second_signal_leaves_the_task_to_another_worker(stores: Stores, setti
 
 
 def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> None:
-    """The timer of RQ's monitor fires while the work-horse is killed: the worker exits all the same.
+    """The worker exits even if the timer of RQ's heartbeats fires while the process of the task is killed.
 
-    Otherwise RQ takes the death of the work-horse for a failure, and the task has lost a retry.
+    Otherwise RQ would take the end of the process for a failure, and the task would lose a retry.
     """
     worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue, name="cold")
     worker_._shutdown_requested_date = datetime.now(UTC) - timedelta(seconds=2)
@@ -117,7 +117,7 @@ def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:
-    """After an outage RQ has forgotten its keys; one heartbeat restores what `glle doctor` reads."""
+    """If RQ has removed a worker during an outage, one heartbeat registers the worker again."""
     worker_ = TaskWorker([BATCH, INTERACTIVE], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
     worker_.register_birth()  # type: ignore[no-untyped-call] # of RQ
     stores.client.delete(worker_.key)
@@ -130,7 +130,7 @@ def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:
 
 
 def test_short_tasks_cost_no_heartbeat_each(stores: Stores) -> None:
-    """RQ renews before and after each task; within half a heartbeat of the last renewal nothing is sent."""
+    """RQ renews the worker's keys around each task; nothing is sent again within half an interval of heartbeats."""
     worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
     worker_.register_birth()  # type: ignore[no-untyped-call] # of RQ
     worker_.heartbeat()
@@ -145,7 +145,7 @@ def test_short_tasks_cost_no_heartbeat_each(stores: Stores) -> None:
 
 
 def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores) -> None:
-    """Also with what the work-horse of its first start left, which was killed before it removed the task there."""
+    """RQ's list of taken tasks also loses the entry that the killed process of an earlier start has left."""
     job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
     stores.client.rpush(intermediate.key, job.id, job.id)
     worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
@@ -162,9 +162,9 @@ LOADED = "import sys; assert 'worker.execution.tasks' in sys.modules"
 
 
 def test_an_idle_worker_looks_for_work_and_stops_at_once(stores: Stores, settings: Settings, tmp_path: Path) -> None:
-    """It finds a job without a task, sweeps, prolongs its alive file, ends on SIGTERM, and withdraws its record.
+    """An idle worker enqueues a job that has lost its task, sweeps files, and ends on SIGTERM.
 
-    The time of the file is in the future, after any wait for a silent Redis, and moves with the heartbeats.
+    Its alive file has a time in the future, after any wait for a silent Redis, which moves with the heartbeats.
     """
     job, file = enqueued_fit(stores, 100), tmp_path / "alive"
     stores.client.delete(f"rq:job:{job.id}", open_queue(BATCH, stores.client).key)
@@ -185,7 +185,7 @@ def test_an_idle_worker_looks_for_work_and_stops_at_once(stores: Stores, setting
 
 
 def test_an_idle_worker_stops_while_the_servers_are_away(settings: Settings, tmp_path: Path) -> None:
-    """It waits for them with a task, and not to take leave."""
+    """A worker waits for its servers to run a task, but not to take leave."""
     servers = queue_server(settings), cache_server(settings)
     for server in servers:
         server.spawn()
@@ -207,9 +207,10 @@ def test_an_idle_worker_stops_while_the_servers_are_away(settings: Settings, tmp
 
 
 def test_a_task_that_is_killed_or_cancelled_leaves_its_worker_to_others(stores: Stores, settings: Settings) -> None:
-    """A killed work-horse counts once for the metrics, and its task is repeated.
+    """The task of a killed process is repeated, and counted once for the metrics.
 
-    An interactive task does not wait for it. A cancelled one that handles nothing is killed, and the next task begins.
+    An interactive task does not wait for it. A cancelled task that handles no signal is killed, and the next task
+    begins.
     """
     job = enqueued_fit(stores, LONG)
     with worker(settings, "one", HANGING):
@@ -243,7 +244,7 @@ CRASH = "import os; from worker.execution import tasks; tasks.fit_values = lambd
 def test_a_task_that_ends_by_itself_fails_once(
     stores: Stores, settings: Settings, program: str, code: str, limit: str
 ) -> None:
-    """A task beyond its time, or that crashes, fails with the limit and its setting; it is not tried again."""
+    """A task beyond its time, or that crashes, is not repeated; its problem names the limit and the setting."""
     job = enqueued_fit(stores, 100)
     with worker(replace(settings, job_timeout=1), "limited", program) as process:
         until(lambda: children(process.pid, "glle-batch"))

@@ -81,7 +81,7 @@ def draws_job(stores: Stores, posterior: str, **changes: Any) -> tuple[Job, Draw
 
 
 def raiser(error: BaseException) -> Callable[..., None]:
-    """Return a function that raises."""
+    """Return a function that raises an error, whatever its arguments are."""
 
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -90,7 +90,7 @@ def raiser(error: BaseException) -> Callable[..., None]:
 
 
 class ForkServer:
-    """Client of `tests.worker.execution.fork_server`."""
+    """Starts worker processes by the program `tests.worker.execution.fork_server`, which has loaded the engine."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.worker.execution.fork_server"]
@@ -117,7 +117,7 @@ fork_server = cache(ForkServer)
 
 
 class WorkerProcess:
-    """A worker with the methods of `subprocess.Popen`."""
+    """A worker process, with some of the methods of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -142,7 +142,7 @@ class WorkerProcess:
 
 @contextmanager
 def worker(settings: Settings, name: str, before: str = "") -> Iterator[WorkerProcess]:
-    """Run a worker on the test's servers; `before` is a program that its process runs first."""
+    """Run a worker on the servers of the test; `before` is Python code that the worker's process runs first."""
     environment = {**os.environ, **replace(settings, heartbeat=1, cache_bytes=2**30).to_env()}
     process = WorkerProcess(fork_server().ask(name=name, environment=environment, before=before))
     try:

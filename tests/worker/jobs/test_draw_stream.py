@@ -55,12 +55,12 @@ def key(index: int, seed: int = 0, scale: float = 1.0, align: str = "none") -> D
 
 
 def read(client: redis.Redis, name: str = "one") -> list[DrawBatch]:
-    """Return the batches that wait."""
+    """Read the waiting requests as a sampler does; return them in batches."""
     return batches(DrawStream(client, name))
 
 
 def batches(stream: DrawStream, count: int = 16) -> list[DrawBatch]:
-    """Return the batches of the next requests, in their turns."""
+    """Read up to `count` requests; return them in batches, in the order of turns."""
     in_hand, popped = RequestsInHand(), []
     in_hand.add(stream.read(count, 0.05))
     while in_hand:
@@ -69,7 +69,7 @@ def batches(stream: DrawStream, count: int = 16) -> list[DrawBatch]:
 
 
 def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str = DEFAULT, limit: int = UNLIMITED) -> DrawRequests:
-    """Return the requests of an API process."""
+    """Return what an API process sends requests for draws with."""
     options: dict[str, Any] = {
         name: client.connection_pool.connection_kwargs.get(name) for name in ("host", "port", "password")
     }
@@ -79,7 +79,7 @@ def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str = DEFAULT, 
 
 
 def send(requests: DrawRequests, name: str) -> str:
-    """Send a request; return its entry."""
+    """Send a request for a draw by its name; return the id of the stream entry."""
     return asyncio.run(requests.send(name, {}))
 
 
@@ -89,7 +89,7 @@ def is_pending(requests: DrawRequests, entry: str) -> bool:
 
 
 def messages(client: redis.Redis) -> Any:
-    """Subscribe to the answers, and return the channel."""
+    """Subscribe to the channel of answers, and return the subscription."""
     channel = client.pubsub()  # type: ignore[no-untyped-call] # redis-py's
     channel.subscribe(DRAWN)
     assert next(channel.listen())["type"] == "subscribe"
@@ -97,13 +97,13 @@ def messages(client: redis.Redis) -> Any:
 
 
 def outcome_of(channel: Any) -> Any:
-    """Return the outcomes in the next answer."""
+    """Wait for the next message, and return its answers by the name of the draw."""
     (message,) = islice(channel.listen(), 1)
     return draw_outcomes(message["data"])
 
 
 def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
-    """Requests with any seed and scale are together to the bit, each draw once; another alignment is another batch."""
+    """Requests with any seed and scale are one batch, which has each draw once; another alignment is another batch."""
     requests = requests_of(client)
     wanted = [key(3), key(90, seed=7), key(3), key(2**63, seed=2**64 - 1, scale=0.1 + 0.2)]
     for request in (*wanted, key(3, align="procrustes")):
@@ -116,10 +116,7 @@ def test_requests_of_one_posterior_are_a_batch(client: redis.Redis) -> None:
 
 
 def test_tenants_take_turns(client: redis.Redis) -> None:
-    """A read takes a lane group of each tenant, and the next read begins with those that had to wait.
-
-    No two tenants share a stream, whatever their names.
-    """
+    """A read takes a lane group of each tenant; the next read begins with the tenants that had to wait."""
     for tenant in ("a", "b", *(f"t{number}" for number in range(20))):
         for index in range(20 if tenant == "a" else 1):
             send(requests_of(client, tenant=tenant), waited_name(tenant, key(index)))
@@ -134,7 +131,10 @@ def test_tenants_take_turns(client: redis.Redis) -> None:
 
 
 def test_posteriors_of_a_tenant_take_turns() -> None:
-    """A posterior with many requests delays another one by one lane group; each draw is taken once, with all asking."""
+    """A posterior with many requests delays another one by one lane group.
+
+    All requests for one draw are in the same batch.
+    """
     requests = [DrawRequest("s", str(i), f"{name} p a", key(i), {}) for i, name in enumerate("abbcbbb")]
     requests.append(DrawRequest("s", "8", "b p a", key(1), {}))
     requests.append(DrawRequest("t", "9", "z p a", key(0), {}))
@@ -152,7 +152,7 @@ def test_posteriors_of_a_tenant_take_turns() -> None:
 
 
 def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
-    """They leave the stream, and a message names the draws, with the problem of a refusal."""
+    """Answered requests leave the stream, and a message has the outcome for each draw."""
     requests, stream, channel = requests_of(client), DrawStream(client, "one"), messages(client)
     entries = [send(requests, waited_name("a", key(index))) for index in range(2)]
     (batch,) = batches(stream)
@@ -170,7 +170,7 @@ def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
 
 
 def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their bits and metadata arrive, on the channel of the process that asked; a larger one is only named."""
+    """A message has bits and metadata of small draws, on the channel of the process that asked, but no large draws."""
     stream, channel = DrawStream(client, "one"), messages(client)
     wanted = [key(0), key(1), key(2)]
     sizes = {wanted[0]: 5, wanted[1]: 100, wanted[2]: 7}
@@ -194,7 +194,7 @@ def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.
 
 
 def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request of a machine that is gone is claimed by another sampler, by one only."""
+    """A request whose sampler has ended is claimed by one other sampler, when the lease is over."""
     send(requests_of(client), waited_name("a", key(1)))
     assert read(client, "one")
     for of_predecessor in (False, True):
@@ -209,7 +209,7 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
 
 
 def test_lost_streams_are_made_again(client: redis.Redis) -> None:
-    """A server that was emptied loses requests, which their clients see; later ones are delivered."""
+    """If the server loses a stream, clients see that their requests are lost; later requests are delivered."""
     requests, stream = requests_of(client), DrawStream(client, "one")
     entry = send(requests, waited_name("a", key(1)))
     assert batches(stream)
@@ -236,7 +236,7 @@ def test_lost_streams_are_made_again(client: redis.Redis) -> None:
 def test_waiting_requests_of_a_tenant_are_bounded(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch, limit: int, accepted: int, *, of_others: bool
 ) -> None:
-    """Beyond its share or its quota a request is 429 with Retry-After; those of others are accepted."""
+    """A request beyond its tenant's share or quota is 429 with Retry-After; requests of other tenants are accepted."""
     monkeypatch.setattr(draw_stream, "MAX_DRAWS", 200)
     busy, other = (requests_of(client, tenant=name, limit=limit) for name in ("busy", "other"))
 
@@ -258,7 +258,7 @@ def test_waiting_requests_of_a_tenant_are_bounded(
 
 
 def test_streams_of_tenants_without_requests_are_removed(client: redis.Redis) -> None:
-    """Answers remove them; an idle sampler leaves nothing behind."""
+    """The last answer removes a stream, and an idle sampler leaves no key behind."""
     stream = DrawStream(client, "one")
     for tenant in ("a", "b"):
         send(requests_of(client, tenant=tenant), waited_name(tenant, key(0)))
@@ -269,7 +269,7 @@ def test_streams_of_tenants_without_requests_are_removed(client: redis.Redis) ->
 
 
 def test_a_request_wakes_an_idle_sampler(client: redis.Redis) -> None:
-    """It need not wait until the sampler looks again; each request wakes one."""
+    """Each request wakes one of the samplers that wait."""
     with ThreadPoolExecutor(2) as pool:
         idle = [pool.submit(DrawStream(client, name).read, 1, 60.0) for name in ("one", "two")]
         until(lambda: client.info("clients")["blocked_clients"] == 2)
@@ -279,7 +279,7 @@ def test_a_request_wakes_an_idle_sampler(client: redis.Redis) -> None:
 
 
 def test_a_stopped_sampler_leaves_the_group(client: redis.Redis) -> None:
-    """Its name is removed from the streams that others still serve; an unanswered request keeps it."""
+    """The sampler leaves each consumer group in which it has no unanswered request."""
     requests = requests_of(client)
     send(requests, waited_name("a", key(0)))
     one, two = DrawStream(client, "one"), DrawStream(client, "two")

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 def running(stores: Stores, claim: str = "claim") -> Job:
-    """Return a running job."""
+    """Create a job, and set it to running."""
     return stores.jobs.start(bare_fit(stores.jobs, claim).id)
 
 
 @pytest.fixture(autouse=True)
 def others(stores: Stores) -> int:
-    """Return the number of subscribers that earlier tests left open."""
+    """Count the subscribers that earlier tests have left, for `listening`."""
     ((_, OTHERS[0]),) = stores.client.pubsub_numsub(ENDED)
     return OTHERS[0]
 
 
 def listening(stores: Stores) -> int:
-    """Return how often these stores have subscribed."""
+    """Return the number of subscriptions to the ends of jobs that this test has made."""
     ((_, count),) = stores.client.pubsub_numsub(ENDED)
     return int(count) - OTHERS[0]
 
@@ -53,7 +53,7 @@ async def wait_for_end(stores: Stores, job: Job, then: Callable[[], object]) -> 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
 def test_every_end_is_published(stores: Stores, end: str) -> None:
-    """Success, failure and cancellation wake the waiter, and that of no other job; they leave no subscription."""
+    """Success, failure and cancellation wake the request that waits for the job, and no other request."""
     job = running(stores)
 
     def then() -> None:
@@ -76,7 +76,7 @@ def test_every_end_is_published(stores: Stores, end: str) -> None:
 
 
 def test_a_lost_connection_is_renewed(stores: Stores) -> None:
-    """An end during a lost connection wakes its waiter after the reconnection, and notifications continue."""
+    """If a job ends while the connection is lost, its waiter is woken after the reconnection."""
     job, other = running(stores), running(stores, "other")
 
     def lose() -> None:
@@ -91,7 +91,7 @@ def test_a_lost_connection_is_renewed(stores: Stores) -> None:
 
 
 def test_a_connection_that_the_system_gave_up_is_renewed(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ETIMEDOUT is Python's TimeoutError, which redis-py takes for the end of a wait; the loop goes on."""
+    """An ETIMEDOUT, which is a TimeoutError in Python, does not end the subscription."""
     readers: list[asyncio.StreamReader] = []
     read = asyncio.StreamReader.read
 
@@ -111,7 +111,7 @@ def test_a_connection_that_the_system_gave_up_is_renewed(stores: Stores, monkeyp
 
 
 def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -> None:
-    """No connection stays subscribed after the loop, or after `close`; one connection serves all requests of a loop."""
+    """One connection serves all requests of an event loop; it is closed with the loop, or by `close`."""
     job = running(stores)
     asyncio.run(wait_for_end(stores, job, lambda: stores.jobs.succeed(job.id)))
     until(lambda: not listening(stores))
@@ -127,7 +127,7 @@ def test_a_subscription_ends_with_its_event_loop_or_its_stores(stores: Stores) -
 
 
 def test_a_subscription_ends_when_it_is_cancelled_at_any_moment(stores: Stores) -> None:
-    """The end of an event loop cancels it once, perhaps while it connects or subscribes."""
+    """A cancellation ends the subscription, also while it connects or subscribes."""
 
     async def run(steps: int) -> None:
         subscription = stores.endings._subscription()

@@ -49,7 +49,7 @@ def summary_job(stores: Stores) -> Job:
 
 
 def waiting(stores: Stores, name: str = BATCH) -> list[str]:
-    """Return the tasks in a queue, in order."""
+    """Return the ids of the tasks that wait in a queue, in order."""
     return open_queue(name, stores.client).get_job_ids()
 
 
@@ -59,7 +59,7 @@ def fetch(stores: Stores, id_: str) -> RqJob:
 
 
 def state(name: str) -> WorkerState:
-    """Return the record of a live worker."""
+    """Return the record of a live worker with this name."""
     return WorkerState(name=name, host="here", busy=0, engine="0", numbers="0", threads="1")
 
 
@@ -81,7 +81,7 @@ def recorder(called: list[tuple[object, ...]]) -> type[SafeJob]:
 
 
 def test_tasks_have_handlers_and_wait_in_the_queue_of_their_length(stores: Stores) -> None:
-    """Jobs of all kinds carry short stable names, each in the worker's table; short ones do not wait behind batches."""
+    """Each task has a name in the table of handlers; tasks of short jobs wait in the interactive queue."""
     analysis = bare_fit(stores.jobs, "audit", "audit", posterior=None, spec={"dataset": "ds_1"})
     short = bare_fit(stores.jobs, "b", short=True)
     for job in (bare_fit(stores.jobs), many_draws(stores), analysis, short):
@@ -102,7 +102,7 @@ def witness(*_: object) -> None:
 
 @pytest.mark.parametrize("name", ["os.system", FIT])
 def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) -> None:
-    """A function that is enqueued by name, but is no task, is not called; neither is a callback of any task."""
+    """A worker calls neither a function by a name that is no task's, nor any callback."""
     file = tmp_path / "witness"
     foreign = open_queue(BATCH, stores.client).enqueue_call(name, args=[f"touch {file}"], job_id="foreign")
     for kind in ("success", "failure", "stopped"):
@@ -118,7 +118,7 @@ def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("workers", [0, 3])
 def test_a_tenant_has_as_many_tasks_in_the_queue_as_workers_live(stores: Stores, workers: int) -> None:
-    """Its further tasks wait with RQ, and those of another tenant follow the first ones."""
+    """RQ holds back a tenant's further tasks, so that the task of another tenant is not behind all of them."""
     for number in range(workers):
         announce(stores.client, stores.settings, state(f"w{number}"))
     mine = [bare_fit(stores.jobs, str(number)) for number in range(5)]
@@ -149,7 +149,7 @@ def test_workers_that_start_later_share_what_waits(stores: Stores) -> None:
 
 
 def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) -> None:
-    """It runs last, also after a shard that RQ has failed."""
+    """The task runs last, even if the task of a shard has failed in RQ."""
     job = summary_job(stores)
     stores.queue.enqueue(job)
     work(stores, recorder([]))
@@ -168,7 +168,7 @@ def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) ->
 
 
 def test_repair_skips_fresh_and_ended_jobs(stores: Stores) -> None:
-    """A fresh or ended record is not compared with the queue."""
+    """A job that has just changed, or has ended, is not compared with RQ."""
     job = bare_fit(stores.jobs)
     assert stores.queue.repair(job) is job
     ended = silent(stores.jobs.cancel(job.id))
@@ -187,12 +187,12 @@ def orphan(status: JobStatus) -> Callable[[Stores, Job], None]:
 
 
 def lose_record(stores: Stores, job: Job) -> None:
-    """Lose the task, as an API process that died before it enqueued."""
+    """Delete the task, as if an API process had died before it enqueued the task."""
     fetch(stores, job.id).delete()
 
 
 def lose_in_transit(stores: Stores, job: Job) -> None:
-    """Leave the task in the list of a worker that died while it took it; RQ itself would do so after a minute."""
+    """Leave the task in RQ's list of taken tasks, as a worker that died while it took the task."""
     del job
     stores.client.lmove(f"rq:queue:{BATCH}", open_queue(BATCH, stores.client).intermediate_queue.key)
 
@@ -229,7 +229,7 @@ def test_repair_enqueues_an_orphaned_task(
 
 
 def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
-    """All unfinished shards are enqueued; before the end of the first one, only that."""
+    """The tasks of all unfinished shards are enqueued; but only the first, until it has enqueued the others."""
     for number in range(10):
         announce(stores.client, stores.settings, state(f"w{number}"))
     job = many_draws(stores)
@@ -247,7 +247,7 @@ def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
 def test_a_sweep_survives_what_is_left_of_a_deleted_task(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """A worker that takes a task just deleted writes fields without data; a sweep removes them and frees the place."""
+    """A worker that takes a deleted task writes fields without data; a sweep removes them, and frees the slot."""
     job, other = bare_fit(stores.jobs), bare_fit(stores.jobs, "other")
     for each in (job, other):
         stores.queue.enqueue(each)
@@ -289,7 +289,7 @@ def test_repair_fails_a_job_beyond_its_retries(stores: Stores, status: JobStatus
 
 
 def test_repair_completes_a_cancellation(stores: Stores) -> None:
-    """A job in cancellation whose worker died is cancelled, neither failed nor started again."""
+    """A job that is being cancelled, and whose worker has died, becomes cancelled, and does not start again."""
     job = bare_fit(stores.jobs)
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
@@ -298,7 +298,7 @@ def test_repair_completes_a_cancellation(stores: Stores) -> None:
 
 
 def test_repair_leaves_waiting_and_running_tasks(stores: Stores) -> None:
-    """A task that waits in the queue, behind another of its tenant, or runs is left alone, however silent."""
+    """A task that waits, is held back, or runs is left alone, however old the last change of its job is."""
     job, other = bare_fit(stores.jobs), bare_fit(stores.jobs, "other")
     for queued in (job, other):
         stores.queue.enqueue(queued)
@@ -310,7 +310,7 @@ def test_repair_leaves_waiting_and_running_tasks(stores: Stores) -> None:
 
 
 def run(stores: Stores, job: Job) -> None:
-    """Take the task of a job as a worker does, without an end."""
+    """Take the task of a job as a worker does, and do not end it."""
     stores.jobs.start(job.id)
     worker = SimpleWorker([BATCH], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
     assert open_queue(BATCH, stores.client).pop_job_id() == job.id
@@ -320,7 +320,7 @@ def run(stores: Stores, job: Job) -> None:
 
 
 def test_the_task_of_a_dead_worker_that_is_replaced_is_repeated_at_once(stores: Stores) -> None:
-    """By the next cleanup, which leaves the tasks of other workers."""
+    """RQ's next cleanup repeats the tasks of the dead worker, and leaves the tasks of others."""
     jobs = [bare_fit(stores.jobs, name) for name in "ab"]
     for number, job in enumerate(jobs):
         announce(stores.client, stores.settings, state(f"w{number}"))
@@ -337,7 +337,7 @@ def test_the_task_of_a_dead_worker_that_is_replaced_is_repeated_at_once(stores: 
 
 
 def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that does not handle the signal of its time limit is stopped, and its job fails."""
+    """If a task does not end at its time limit, it is stopped, and its job fails."""
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
     monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
@@ -350,7 +350,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
 
 
 def test_parts_are_combined_although_the_task_of_a_shard_is_lost(stores: Stores) -> None:
-    """Once all are counted; the task that combines them waits while one of the shards is there."""
+    """When all steps are counted and no task of a shard is left, the task that combines the parts is enqueued."""
     job = summary_job(stores)
     stores.queue.enqueue(job)
     stores.queue.enqueue_others(job)
@@ -368,7 +368,7 @@ def test_parts_are_combined_although_the_task_of_a_shard_is_lost(stores: Stores)
 
 
 def test_a_withdrawn_job_is_cancelled_once_its_task_has_ended(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task that runs is stopped; the job is in cancellation until then."""
+    """The running task is stopped; until it has ended, the status of the job is `cancelling`."""
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
     job = bare_fit(stores.jobs)
@@ -381,9 +381,9 @@ def test_a_withdrawn_job_is_cancelled_once_its_task_has_ended(stores: Stores, mo
 
 
 def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
-    """Its tasks that wait, also behind the tenant's limit and for other tasks, are gone, and others follow.
+    """All tasks of a withdrawn job are removed from RQ, also those that were held back, and other tasks follow.
 
-    A sweep finds one that a worker took before it died.
+    A sweep removes a task that a dead worker had taken.
     """
     lost = bare_fit(stores.jobs, "lost")
     stores.queue.enqueue(lost)
@@ -402,7 +402,7 @@ def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
 
 
 def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs of all tenants without a task are enqueued; ended ones leave the set of open jobs."""
+    """Open jobs of all tenants whose tasks are lost are enqueued; ended jobs are not."""
     monkeypatch.setattr(queue, "STALE_SECONDS", -1.0)
     mine, cancelled = bare_fit(stores.jobs), bare_fit(stores.jobs, "cancelled")
     theirs = bare_fit(stores.for_tenant("other").jobs)
@@ -413,7 +413,7 @@ def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest
 
 
 def test_the_maintenance_lock_expires_soon(stores: Stores) -> None:
-    """A worker that is killed in maintenance blocks it for some seconds, not for fifteen minutes."""
+    """A worker that is killed in RQ's maintenance blocks it for some seconds, and not for a quarter of an hour."""
     rq_queue = worker.WorkerQueue(BATCH, connection=stores.client, serializer=SERIALIZER)
     assert rq_queue.acquire_maintenance_lock()
     assert not rq_queue.acquire_maintenance_lock()
@@ -421,7 +421,7 @@ def test_the_maintenance_lock_expires_soon(stores: Stores) -> None:
 
 
 def test_live_workers_renew_their_records(stores: Stores) -> None:
-    """A worker counts until it stops, or until its record expires."""
+    """A worker counts as live until it withdraws, or until its record expires."""
     assert stores.queue.live_workers() == 0
     for name in ("one", "two"):
         announce(stores.client, stores.settings, state(name))
@@ -437,9 +437,10 @@ def test_live_workers_renew_their_records(stores: Stores) -> None:
 
 @pytest.mark.parametrize(("keys", "workers", "allowed"), [(True, 1, 1), (True, 3, 2), (False, 3, 3)])
 def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, workers: int, allowed: int) -> None:
-    """With keys a tenant has one task less than workers in each queue, but of draws, and later workers change it.
+    """With API keys, a tenant may have one task fewer than workers in each queue, except for shards of draws.
 
-    Without keys, and with one worker, all of it.
+    Without keys, and with one worker, a tenant may have as many tasks as there are workers. More workers change the
+    numbers.
     """
     if keys:
         stores.keys.create("alice", ("write",), "test", None)
@@ -459,7 +460,10 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
 
 
 def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
-    """Its job is queued with its progress from the start; one that ended or is cancelled meanwhile is not enqueued."""
+    """The job of a stopped interactive task is queued again from its start, as a batch job.
+
+    A job that has ended, or is being cancelled, is not queued.
+    """
     jobs = [bare_fit(stores.jobs, name, total=9, short=True) for name in "abc"]
     for job in jobs:
         stores.queue.enqueue(job)
@@ -478,13 +482,13 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
 
 
 def replicating(stores: Stores, replicas: int) -> TaskQueue:
-    """Return the queue of a service that waits for so many replicas."""
+    """Return the queue of a service whose URL asks for this number of replicas."""
     url = f"{stores.settings.redis_url}?replicas={replicas}"
     return TaskQueue(stores.client, stores.jobs, replace(stores.settings, redis_url=url), stores.quotas)
 
 
 def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without enough replicas, the problem states their number, and to retry; by default none is required."""
+    """If too few replicas have the job, the problem has their number, and the remedy is to try again."""
     monkeypatch.setattr(queue, "REPLICATION_WAIT_MS", 10)
     job = bare_fit(stores.jobs)
     stores.queue.require_replicated(job.id)
@@ -496,7 +500,7 @@ def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.M
 
 
 def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replicas of a new master that lacks the job do not count."""
+    """After a failover, replicas of a new master that lacks the job do not count."""
     real = stores.client.pipeline
 
     def on_the_next_master(**options: bool) -> object:
@@ -516,7 +520,10 @@ def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pyte
 def test_the_stored_files_are_swept_once_a_period(
     stores: Stores, ttl: int, period: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An hour, or the lifetime of a result; however many workers look. The first period ends before the first sweep."""
+    """The sweep comes once an hour, or once in the lifetime of a result, however many workers look.
+
+    The first sweep comes after the first period.
+    """
     assert SWEEP in TaskJob.handlers
     swept = TaskQueue(stores.client, stores.jobs, replace(stores.settings, job_ttl=ttl), stores.quotas)
     now = time.time()

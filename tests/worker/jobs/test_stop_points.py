@@ -90,7 +90,7 @@ def handlers(stores: Stores) -> type[SafeJob]:
 
 
 class LockTakenOnce(LongTaskLock):
-    """A lock of long tasks that another RQ worker has at the first attempt."""
+    """A lock of long tasks, which another RQ worker has when this worker first tries to acquire it."""
 
     attempts = 0
 
@@ -111,7 +111,7 @@ def work(stores: Stores, names: Sequence[str] = (BATCH, INTERACTIVE), lock: Long
 
 @contextmanager
 def later(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> Iterator[None]:
-    """Let time pass for RQ and for the records of jobs, and expire what a dead process has locked."""
+    """Let time pass for RQ and for the records of jobs, and remove the locks of dead processes, during the context."""
     with monkeypatch.context() as patch:
         for module in (rq.registry, rq.executions, rq.rate_limit):
             patch.setattr(module, "current_timestamp", lambda: time.time() + LATER)
@@ -124,7 +124,7 @@ def later(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> Iterator[None]:
 
 
 def recover(monkeypatch: pytest.MonkeyPatch, stores: Stores, queues: Sequence[str], *jobs: Job) -> None:
-    """Let another worker look and work on queues until jobs have ended, by default all, and RQ has cleaned up."""
+    """Let another worker sweep and run tasks until the jobs have ended (by default all) and RQ is empty."""
     for _ in range(MAX_LOOKS):
         with later(monkeypatch, stores):
             stores.queue.sweep()
@@ -135,7 +135,7 @@ def recover(monkeypatch: pytest.MonkeyPatch, stores: Stores, queues: Sequence[st
 
 
 def held(stores: Stores) -> list[str]:
-    """Return what RQ still has of any task: places, waiting and running ones, and records that do not expire."""
+    """Return all that RQ still has of any task: slots, waiting and running tasks, and records that do not expire."""
     remains = []
     for limit in RateLimitRegistry.all(stores.client):
         remains += [f"place {id_} {limit.key}" for id_ in limit.get_allowed_job_ids()]
@@ -152,9 +152,9 @@ def held(stores: Stores) -> list[str]:
 
 
 def require_service(monkeypatch: pytest.MonkeyPatch, stores: Stores, where: str) -> None:
-    """Assert that every job ends, that no place is held, and that the tenant's next tasks of each queue run.
+    """Assert that every job ends, that no slot is taken, and that further tasks of the tenant run in both queues.
 
-    The interactive one does so although no worker has a place for batches.
+    The interactive task runs even if no worker takes batch tasks.
     """
     after = [create(stores, f"after {where} {short}", short=short) for short in (True, False)]
     for job in after:
@@ -236,7 +236,7 @@ def prolong(stores: Stores) -> Iterator[None]:
 
 
 def kill_task(stores: Stores) -> Iterator[None]:
-    """Queue a task again whose process was killed, as its worker does."""
+    """Put a task whose process was killed back into its queue, as its worker does."""
     task = begin(stores, create(stores, "killed"))
     rq_worker = OneProcess([BATCH], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
     (execution,) = task.get_executions()
@@ -252,7 +252,7 @@ def wait_for_lock(stores: Stores) -> Iterator[None]:
 
 
 def withdraw(stores: Stores, make: Callable[[Stores], Job]) -> Iterator[None]:
-    """Cancel a job whose tasks wait, one of them in its place."""
+    """Cancel a job whose tasks wait in the queue, or are held back."""
     job = make(stores)
     yield
     stores.queue.enqueue(job)
@@ -262,7 +262,7 @@ def withdraw(stores: Stores, make: Callable[[Stores], Job]) -> Iterator[None]:
 
 
 def cancel_running(stores: Stores) -> Iterator[None]:
-    """Cancel a job whose task runs, and which the worker's death keeps from an end of its own."""
+    """Cancel a job whose task runs; the worker then dies before the task ends."""
     job = create(stores, "running")
     begin(stores, job)
     yield
@@ -270,7 +270,7 @@ def cancel_running(stores: Stores) -> Iterator[None]:
 
 
 def repair(stores: Stores, make: Callable[[Stores], Job], lose: Callable[[Stores, str], None]) -> Iterator[None]:
-    """Compare a job with RQ, which has lost a task of it."""
+    """Repair a job of which RQ has lost a task."""
     job = make(stores)
     stores.queue.enqueue(job)
     if job.sharding:
@@ -281,18 +281,18 @@ def repair(stores: Stores, make: Callable[[Stores], Job], lose: Callable[[Stores
 
 
 def lose_in_transit(stores: Stores, id_: str) -> None:
-    """Take a task from its queue, as a worker that dies then."""
+    """Take a task from its queue, as a worker that dies afterwards."""
     assert open_queue(BATCH, stores.client).pop_job_id() == id_
 
 
 def lose_started(stores: Stores, id_: str) -> None:
-    """Leave a task that says it runs, without an execution."""
+    """Leave a task whose record says that it runs, but which has no execution."""
     lose_in_transit(stores, id_)
     stores.client.hset(SafeJob.key_for(id_), "status", "started")
 
 
 def grow(stores: Stores) -> Iterator[None]:
-    """Sweep after another worker has started, so that shares change; and again, when the sweep of files is due."""
+    """Sweep after another worker has started, so that tenants may have more tasks; then sweep the files, too."""
     for number in range(4):
         stores.queue.enqueue(create(stores, f"waits {number}"))
     announce(
@@ -325,7 +325,7 @@ SCENARIOS: dict[str, Callable[[Stores], Iterator[None]]] = {
 
 
 def accepted(stores: Stores) -> set[str]:
-    """Return the jobs with a record."""
+    """Return the keys of the records of all jobs."""
     return {text(key) for key in stores.client.scan_iter(match="glle:job:*")}
 
 
@@ -338,7 +338,7 @@ SLOW = ("draws in shards", "an analysis in parts")  # some sixty stop-points eac
 def test_a_death_between_two_writes_loses_no_job_and_no_place(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Each job that has a record ends, none fails, and its tenant is served afterwards."""
+    """Wherever a process dies, each job with a record ends without failure, and its tenant is served afterwards."""
     scenario, names, number = SCENARIOS[name], [""], 0
     while number <= len(names):
         stores.client.flushall()

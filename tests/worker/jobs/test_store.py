@@ -37,7 +37,7 @@ def create(stores: Stores, claim: str = "claim", **fields: Any) -> tuple[Job, bo
 
 
 def test_new_record(stores: Stores) -> None:
-    """A new job is queued, with the request as its spec; its subject is its posterior, or else its data set."""
+    """A new job is queued; its subject is its posterior, or else its data set."""
     job, created = create(stores)
     assert created
     assert stores.jobs.get(job.id) == job
@@ -72,7 +72,7 @@ def test_a_claim_shares_jobs_of_reusable_status(
     reuse: tuple[Status, ...],
     shared: bool,  # noqa: FBT001 # a parameter of the test
 ) -> None:
-    """An open job is shared, an ended one only if `reuse` names its status."""
+    """A request with an equal claim gets the open job, or an ended job if `reuse` names its status."""
     job, _ = create(stores)
     bring_to(stores, job, ends)
     again, created = create(stores, reuse=reuse)
@@ -99,7 +99,7 @@ def bring_to(stores: Stores, job: Job, status: Status) -> None:
 
 
 def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
-    """The problem is read back completely, and the record has its time to live."""
+    """The problem is read back as it was, and the record of an ended job expires."""
     job, _ = create(stores)
     bring_to(stores, job, "failed")
     failed = stores.jobs.fetch(job.id)
@@ -110,7 +110,7 @@ def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
 
 @pytest.mark.parametrize("ended", ["succeeded", "failed", "cancelled"])
 def test_an_ended_job_stays_ended(stores: Stores, ended: Status) -> None:
-    """Late changes leave an ended job as it is, and no worker starts it again."""
+    """No later change has an effect on an ended job, and no worker starts it again."""
     job, _ = create(stores)
     bring_to(stores, job, ended)
     stores.jobs.succeed(job.id)
@@ -143,7 +143,7 @@ def test_a_queued_job_is_cancelled_at_once_a_running_one_by_its_worker(stores: S
 
 
 def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
-    """Counts of shards add up in any order; a repeated shard counts once and subtracts nothing."""
+    """The progress is the sum over shards, in any order; a shard that is repeated or late changes nothing."""
     job, _ = create(stores, total=5)
     stores.jobs.start(job.id)
     for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 3), (0, 2, 3), (1, 2, 4)):
@@ -156,7 +156,7 @@ def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
 
 
 def test_the_end_of_a_job_is_counted_once(stores: Stores) -> None:
-    """The change that ends a job counts it; the end of a queued job is not counted."""
+    """The duration of a job that was running is counted once, when the job ends."""
 
     def ends() -> int:
         return sum(sum(histogram.counts) for (name, *_), histogram in stores.counts.read()[1].items() if name == SERIES)
@@ -181,7 +181,7 @@ def test_a_shared_job_has_the_highest_priority_of_its_requests(stores: Stores) -
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:
-    """Each transition is counted by kind and entered status."""
+    """Each status that a job gets is counted for the metrics, by the kind of the job."""
     for number in range(2):
         job, _ = create(stores, f"claim{number}")
         bring_to(stores, job, "succeeded")
@@ -217,7 +217,7 @@ def record_bytes(stores: Stores, job: Job) -> int:
 
 
 def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
-    """Assert that the lists have each job once, the newest first, and the index of ended jobs no other member."""
+    """Assert that the lists have each job once, the newest first, and that the counters of the tenant are right."""
     jobs_by_age = [(cursor, job) for cursor, job in jobs.iterate() if job is not None]
     assert [cursor for cursor, _ in jobs_by_age] == sorted((cursor for cursor, _ in jobs_by_age), reverse=True)
     for status in get_args(Status):
@@ -242,7 +242,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
 def test_every_change_of_status_keeps_the_lists(
     stores: Stores, kinds: list[Kind], moves: list[tuple[int, str]], tenant: str
 ) -> None:
-    """After any sequence of changes the lists are exact."""
+    """After any sequence of changes, lists and counters agree with the records."""
     stores.client.flushall()
     jobs = stores.for_tenant(tenant).jobs
     ids = [bare_fit(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
@@ -252,7 +252,10 @@ def test_every_change_of_status_keeps_the_lists(
 
 
 def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
-    """Surplus records leave in the order of their ends, with their claims; other tenants' and open ones stay."""
+    """Beyond the quota, the records of jobs that ended first are removed, with their claims.
+
+    Records of open jobs and of other tenants stay.
+    """
     other = succeeded_job(stores.jobs.for_tenant("bob", Quota(records=0)), "b")
     nbytes = record_bytes(stores, other)
     jobs = stores.jobs.for_tenant("alice", Quota(records=3 * nbytes + nbytes // 2))
@@ -284,17 +287,17 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
 
 
 def running(stores: Stores, total: int = 100) -> Job:
-    """Return a running draws job."""
+    """Return a running job of many draws."""
     return stores.jobs.start(bare_fit(stores.jobs, kind="draws", total=total).id)
 
 
 def ago(job: Job, seconds: float) -> Job:
-    """Return the job with a stage that began some seconds ago."""
+    """Return the job as if its stage had begun some seconds earlier."""
     return replace(job, since=now_ms() - int(1000 * seconds))
 
 
 def test_eta_follows_from_the_rate_of_the_stage(stores: Stores) -> None:
-    """40 of 100 in 4 s leave 6 s; work of earlier stages does not count."""
+    """If 40 of 100 steps took 4 s, 6 s are left; steps of earlier stages do not count."""
     job = running(stores)
     stores.jobs.advance(job.id, 0, 20)
     stores.jobs.stage(job.id, "drawing")

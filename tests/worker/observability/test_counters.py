@@ -29,7 +29,7 @@ def test_counts_of_processes_add_up(stores: Stores) -> None:
 
 
 def test_durations_fall_into_buckets(stores: Stores) -> None:
-    """An edge belongs to its bucket, longer durations to the last one; the sum is kept."""
+    """A duration that equals an edge belongs to the bucket below the edge; the sum is exact."""
     for seconds in (0.0, BUCKETS[0], BUCKETS[1], 1e4):
         stores.counts.observe("task_seconds", "fit", "weights", seconds=seconds)
     stores.counts.flush()

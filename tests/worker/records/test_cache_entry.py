@@ -59,14 +59,14 @@ def require_equal(entry: Entry | None, meta: dict[str, Any], arrays: Mapping[str
 @settings(max_examples=60)
 @given(arrays=NAMED, word=st.text(max_size=100))
 def test_every_array_comes_back(arrays: Arrays, word: str) -> None:
-    """From a file, and from the two fields; the metadata have any length."""
+    """An entry survives as a file, and as two fields of a Redis hash, whatever its arrays and metadata are."""
     meta = {"word": word, "more": [1, None, 0.1 + 0.2]}
     require_equal(parse_file(memoryview(written(meta, arrays))), meta, arrays)
     require_equal(parse_entry(*pack_entry(Entry(meta, arrays))), meta, arrays)
 
 
 def test_the_arrays_of_a_file_are_aligned_read_only_views() -> None:
-    """Whatever their order in memory and sizes; no byte is copied."""
+    """The arrays are read without a copy, whatever their sizes and memory orders are."""
     data = memoryview(written({"a": 1}, ARRAYS))
     entry = parse_file(data)
     require_equal(entry, {"a": 1}, ARRAYS)
@@ -82,20 +82,20 @@ def test_the_arrays_of_a_file_are_aligned_read_only_views() -> None:
 
 @pytest.mark.parametrize("write", [pack_entry, file_parts])
 def test_metadata_must_be_finite(write: Any) -> None:
-    """NaN is an error, never null."""
+    """NaN in the metadata is an error, and does not become null."""
     with pytest.raises(ValueError, match="JSON compliant"):
         write(Entry({"x": float("nan")}, {}))
 
 
 @pytest.mark.parametrize("size", [0, 4, 50, -1 - ALIGNMENT])
 def test_a_short_file_is_no_entry(size: int) -> None:
-    """Its head or an array ends too early."""
+    """A file that ends within its head or within an array is an error."""
     with pytest.raises(ValueError, match=r"."):
         parse_file(memoryview(written({"a": 1}, {"x": np.arange(30.0)})[:size]))
 
 
 def test_incomplete_fields_are_no_entry() -> None:
-    """One of them is missing, or the data are of another length."""
+    """If a field is missing, or the data have another length, there is no entry."""
     head, data = pack_entry(Entry({}, {"x": np.arange(3.0)}))
     assert json.loads(head)["arrays"] == [["x", "<f8", [3]]]
     for fields in ((None, data), (head, None), (head, data[:-1]), (head, data + b"0"), (b"", data)):

@@ -18,7 +18,7 @@ from worker.records.sharding import MAX_SHARDS
 def spec(
     *, n: int = 100, n_draws: int = 10, scales: tuple[float | Literal["auto"], ...] = (1.0,), seconds: float = 2.0
 ) -> DrawsSpec:
-    """Return the specification of a job."""
+    """Return the parameters of a job of draws."""
     return DrawsSpec(
         n=n, p=2, n_draws=n_draws, first=5, seed=3, scales=scales, grid=len(scales) > 1, source="posterior",
         align="none", draw_seconds=1e-6 * n, shard_seconds=seconds,
@@ -63,7 +63,7 @@ def test_a_shard_fits_into_the_memory_of_a_worker() -> None:
 
 @pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
 def test_the_draws_of_a_lane_group_have_one_key(change: str) -> None:
-    """They differ in the number only; equal draws of two jobs are one."""
+    """Draws of a lane group differ only in their index; equal draws of two jobs have equal addresses."""
     key = DrawAddress(seed=1, index=2, scale=0.1, source="posterior", align="none")
     other = {"seed": 2, "index": 1, "scale": 0.1000000000000001, "source": "prior", "align": "procrustes"}[change]
     is_same_group = key.group_key("post_a") == DrawAddress(**{**vars(key), change: other}).group_key("post_a")
@@ -74,7 +74,7 @@ def test_the_draws_of_a_lane_group_have_one_key(change: str) -> None:
 
 
 def test_the_key_of_a_shard_covers_posterior_request_and_number() -> None:
-    """A repeated task finds the draws of the first, and no other draws."""
+    """A repeated task finds the draws of its shard, and no other draws."""
     job = spec(n_draws=40, seconds=0.0)
     keys = {job.result_key(posterior, shard) for posterior in ("post_a", "post_b") for shard in range(job.shards)}
     others = [replace(job, seed=4), replace(job, first=6), replace(job, n_draws=41)]

@@ -38,7 +38,7 @@ def test_concurrent_jobs_respect_the_quota(stores: Stores) -> None:
 
 
 def test_quotas_of_a_tenant_override_the_default() -> None:
-    """Each quota has a separate default, which applies to tenants without an entry."""
+    """What a tenant's entry does not name is as for all tenants (`*`), or else the default."""
     quotas = Quotas(Settings(quotas=" alice=jobs:0,posteriors:600  *=bytes:10,jobs:2 b-1=bytes:5GB"))
     assert quotas.for_tenant("alice") == Quota(10, 0, 2**26, 600)
     assert quotas.for_tenant("b-1") == Quota(5_000_000_000, 2, 2**26, 10_000)
@@ -65,6 +65,6 @@ def test_quotas_of_a_tenant_override_the_default() -> None:
     ],
 )
 def test_an_invalid_quota_prevents_the_start(text: str) -> None:
-    """No entry is ignored silently; the message shows the syntax."""
+    """No entry that cannot be read is ignored; the message shows the syntax."""
     with pytest.raises(SettingsError, match=r"GLLE_QUOTAS: .* cannot be read\. Write \*="):
         Quotas(Settings(quotas=text))

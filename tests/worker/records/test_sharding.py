@@ -16,7 +16,7 @@ SIZES = [4] * 30
 
 
 def test_a_short_analysis_is_one_task() -> None:
-    """Parts that take together no longer than a shard are not divided; neither is a single part."""
+    """Parts that together take no longer than a shard are not divided; nor is a single part."""
     assert PartsSharding.from_sizes("resamples", SIZES, 2.0 / 30, 2.0) is None
     assert PartsSharding.from_sizes("resamples", [4], 100.0, 2.0) is None
     assert PartsSharding.from_sizes("resamples", [], 100.0, 2.0) is None
@@ -43,7 +43,7 @@ def test_many_long_parts_share_shards() -> None:
 @settings(max_examples=25)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 50))
 def test_every_part_is_in_one_shard(sizes: list[int], per_shard: int) -> None:
-    """The shards partition the parts in their order, and the record restores them."""
+    """Each part is in one shard, in order; the division survives the record of the job."""
     divided = PartsSharding("refits", tuple(sizes), per_shard)
     assert TypeAdapter(PartsSharding).validate_json(json.dumps(asdict(divided))) == divided
     parts = [part for shard in range(divided.shards) for part in divided.parts(shard)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``memory://`` be a remote store of this process."""
+    """Let URLs that begin with ``memory://`` be remote stores in the memory of this process."""
     stores: dict[str, MemoryStore] = {}
     real = backend._open
 
@@ -42,7 +42,7 @@ def remote_stores(settings: Settings, tmp_path: Path, stores: Stores) -> Iterato
 
 @contextmanager
 def fill_memory(stores: Stores, share: float) -> Iterator[None]:
-    """Fill the queue server's memory to a share; the ballast leaves room for accepted work."""
+    """Fill the queue server's memory to a share of its limit, during the context."""
     before = str(stores.client.config_get("maxmemory")["maxmemory"])
     stores.client.setbit("ballast", 2**26 - 1, 0)  # 8 MB, in a buffer that does not shrink
     stores.client.config_set("maxmemory", int(int(stores.client.info("memory")["used_memory"]) / share))

@@ -25,16 +25,16 @@ def store(stores: Stores) -> KeyStore:
 
 
 def refusal_code(store: KeyStore, token: str) -> str:
-    """Return the problem code of a refusal_code token."""
+    """Return the code of the problem with which a token is refused; assert that the status is 401."""
     problem = refusal(store.verify, token)
     assert problem.status == 401
     return problem.code
 
 
 def test_a_token_authenticates_only_unchanged(store: KeyStore, stores: Stores) -> None:
-    """A missing, changed or added character is refused. `write` includes the scope `read`, `admin` both.
+    """A changed token is refused. The scope `write` includes `read`, and `admin` includes both.
 
-    The secret has 32 random bytes, so that the record's SHA-256 of it suffices.
+    The secret has 32 random bytes, so that a SHA-256 is enough for the record.
     """
     key, token = store.create("alice", ("read",), "her laptop", None)
     assert token.startswith(f"glle_{key.id}_")
@@ -56,7 +56,7 @@ def test_a_token_authenticates_only_unchanged(store: KeyStore, stores: Stores) -
 
 @pytest.mark.parametrize("name", ["", "Alice", "a b", "a:b", "-a", "a" * 41, "../x", "ä"])
 def test_a_tenant_has_a_plain_name(store: KeyStore, name: str) -> None:
-    """The name is part of Redis keys; an unsafe one is refused, and no key is created."""
+    """A name that could not be part of a Redis key is refused, and no key is created."""
     assert refusal(lambda: store.create(name, ("read",), "", None)).code == "invalid-tenant"
     assert not store.is_guarded()
 
@@ -64,7 +64,7 @@ def test_a_tenant_has_a_plain_name(store: KeyStore, name: str) -> None:
 def test_a_revoked_key_is_refused_and_the_service_stays_guarded(
     store: KeyStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the last revocation requests still need a key; a process that knows of keys asks Redis no more."""
+    """After all keys are revoked, requests still need a key; a process that knows this asks Redis no more."""
     assert not store.is_guarded()
     assert not store.exist()
     key, token = store.create("alice", ("read",), "", None)
@@ -82,7 +82,7 @@ def test_a_revoked_key_is_refused_and_the_service_stays_guarded(
 
 
 def test_a_rotated_key_has_two_secrets_until_the_overlap_ends(store: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The former secret is valid for the overlap, never beyond its own expiry, and is then removed."""
+    """The old secret is valid until the end of the overlap, or of its own validity if that is earlier."""
     clock = "2025-01-01T00:00:00.000Z"
     monkeypatch.setattr(api_keys, "now_iso", lambda: clock)
     monkeypatch.setattr(api_keys, "_in", lambda span: f"2025-01-01T{int(span.total_seconds()) // 3600:02}:00:00.000Z")
@@ -106,7 +106,7 @@ def test_a_rotated_key_has_two_secrets_until_the_overlap_ends(store: KeyStore, m
 
 
 def test_an_expired_key_is_refused_with_its_date(store: KeyStore) -> None:
-    """A key before its expiry is accepted."""
+    """A key is accepted before its expiry, and later refused with the date."""
     _, token = store.create("alice", ("read",), "", 1)
     assert store.verify(token).expires is not None
     _, expired_token = store.create("alice", ("read",), "", 0)
@@ -115,7 +115,7 @@ def test_an_expired_key_is_refused_with_its_date(store: KeyStore) -> None:
 
 
 def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key is read again after one second, or at once for an unknown secret."""
+    """A process reads a key again after a second, or at once if a token has an unknown secret."""
     writer, reader = KeyStore(stores.client, stores.mark), KeyStore(stores.client, stores.mark)
     now = 100.0
     monkeypatch.setattr("worker.storage.api_keys.time", SimpleNamespace(monotonic=lambda: now))
@@ -143,7 +143,7 @@ def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypat
 def test_an_unreachable_server_authenticates_no_request(
     store: KeyStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The keys that were read last authenticate requests for the metrics alone (`last_read`)."""
+    """While Redis is away, keys that were read before are only accepted by the store of `last_read`."""
     monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
     token, other = (store.create("alice", ("admin",), "", None)[1] for _ in range(2))
     assert store.is_guarded()

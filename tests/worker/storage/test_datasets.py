@@ -67,7 +67,7 @@ def test_labels_of_another_dtype_with_equal_bytes_are_other_content(store: Datas
 
 
 def test_the_id_of_a_table_is_that_of_its_data_set(store: DatasetStore) -> None:
-    """It is computed without storing; invalid values are refused."""
+    """The id is computed without storing the table; invalid values are refused."""
     uploaded = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), colors=X[:, 2])
     for mine in (store, store.for_tenant("alice", 0)):
         id_ = mine.id_of(uploaded)
@@ -88,7 +88,7 @@ def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: st
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 def test_not_finite_is_refused_with_row_and_column(stores: Stores, bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The position is counted over all blocks, and nothing is stored."""
+    """The position is counted over all blocks of rows, and nothing is stored."""
     monkeypatch.setattr(validation, "BLOCK", 30)
     store = stores.datasets
     values = X.copy()
@@ -120,7 +120,7 @@ def test_long_double_beyond_float64_is_refused(store: DatasetStore) -> None:
 
 
 def test_a_deletion_begins_with_the_record(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So no record lacks its files, whenever the process is killed."""
+    """The record is removed before the files, so that no record lacks its files if the process is killed."""
     dataset, _ = store.add(table(X))
     remove, removed = Bucket.remove, []
 
@@ -163,7 +163,7 @@ def test_files_of_killed_writers_are_removed(stores: Stores) -> None:
 
 
 def test_an_upload_during_a_deletion_is_a_new_data_set(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set that is deleted while its content is uploaded again is whole, whichever ends first."""
+    """If a data set is uploaded again while it is deleted, the new data set is whole."""
     dataset, _ = store.add(table(X))
     delete = store.files.remove
 
@@ -178,7 +178,7 @@ def test_an_upload_during_a_deletion_is_a_new_data_set(store: DatasetStore, monk
 
 
 def test_uploads_are_refused_while_the_queue_server_is_full(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records are in its memory; known content is no new record."""
+    """A new data set needs a new record, and is refused; data that are stored already are accepted."""
     store = stores.datasets
     dataset, _ = store.add(table(X))
     monkeypatch.setattr(type(stores.room), "is_full", True)
@@ -188,7 +188,7 @@ def test_uploads_are_refused_while_the_queue_server_is_full(stores: Stores, monk
 
 
 def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Concurrent parsing may fail in Python 3.11, so that a lock serializes it."""
+    """A lock serializes the parsing of npy headers, which may fail in threads of Python 3.11."""
     dataset, _ = store.add(table(X))
     store.values(dataset.id)  # the first read verifies the data set, which parses headers too
     load, is_locked = np.load, []

@@ -33,7 +33,7 @@ def put(stores: Stores, *indices: int, posterior: str = ID) -> None:
 
 
 def found(stores: Stores, *indices: int, posterior: str = ID) -> list[int | None]:
-    """Return the indices of the cached ones of these draws, None for another."""
+    """Return the index of each draw that is cached, and None for a draw that is not."""
     entries = [cached_draw(stores, posterior, key) for key in keys_of(*indices)]
     return [None if entry is None else entry.meta["index"] for entry in entries]
 
@@ -53,7 +53,7 @@ def test_draws_are_read_by_their_address(stores: Stores) -> None:
 
 
 def test_a_torn_draw_is_missing(stores: Stores) -> None:
-    """Its head or data are missing or short; the others of its lane group stay."""
+    """A draw whose head or data are missing or short is not cached; the other draws of its lane group are."""
     put(stores, 0, 1, 2, 3)
     group = KEY.group_key(ID)
     stores.cache.client.hdel(group, "head:0")
@@ -63,7 +63,7 @@ def test_a_torn_draw_is_missing(stores: Stores) -> None:
 
 
 def test_a_lane_group_expires_after_its_last_write(stores: Stores) -> None:
-    """Each write extends its lifetime."""
+    """Each write of a draw extends the lifetime of the whole lane group."""
     put(stores, 0)
     stores.cache.client.expire(KEY.group_key(ID), 10)
     put(stores, 1)
@@ -72,7 +72,7 @@ def test_a_lane_group_expires_after_its_last_write(stores: Stores) -> None:
 
 @pytest.mark.parametrize("is_partial", [True, False])
 def test_an_entry_that_would_evict_all_others_is_not_cached(stores: Stores, *, is_partial: bool) -> None:
-    """A draw is refused with the remedy; a partial statement of an audit is left out."""
+    """Such a draw is refused with the remedy; a preliminary result is left out."""
     large = Entry({}, {"embedding": np.zeros(stores.cache.budget // 16 + 1)})
     if is_partial:
         stores.cache.put_partial("audit", large)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Stores) -> None:
-    """Workers register, and accepted jobs end."""
+    """While the queue server is nearly full, workers register, and accepted jobs end."""
     done = bare_fit(stores.jobs, "done")
     stores.queue.enqueue(done)
     with fill_memory(stores, 0.9):
@@ -32,7 +32,7 @@ def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Store
 
 
 def test_new_jobs_leave_the_reserve_of_the_disk_free(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their results would need it; with an object store they do not."""
+    """New jobs are refused because their results would use the reserve; with an object store they are accepted."""
     folder = Path(stores.settings.data_dir)
     for nbytes, is_refused in ((disk_reserve(folder), False), (disk_reserve(folder) - 1, True)):
         monkeypatch.setattr(free_space, "free_bytes", lambda _, nbytes=nbytes: nbytes)

@@ -46,7 +46,7 @@ def add(stores: Stores, n: int) -> None:
 
 
 def process(stores: Stores) -> RecordsMark:
-    """Return the mark as another process sees it."""
+    """Return the comparison of mark and records as another process makes it."""
     return RecordsMark(stores.client, stores.datasets.files.bucket)
 
 
@@ -62,7 +62,7 @@ def write_mark(stores: Stores, raw: bytes) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_records_of_any_kind_is_noticed(remote_stores: Stores, kind: str) -> None:
-    """By all processes, until the loss is accepted; no process marks the loss as the new state meanwhile."""
+    """All processes notice the loss until it is accepted; none marks the new state as right meanwhile."""
     KINDS[kind](remote_stores)
     running = process(remote_stores)
     running.renew()
@@ -79,7 +79,7 @@ def test_the_loss_of_records_of_any_kind_is_noticed(remote_stores: Stores, kind:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_the_files_is_noticed(remote_stores: Stores, kind: str) -> None:
-    """An empty folder or bucket does not belong to records, and is not marked; an empty service has lost nothing."""
+    """An empty bucket is not taken for the bucket of the records, and gets no mark."""
     KINDS[kind](remote_stores)
     process(remote_stores).renew()
     bucket = remote_stores.datasets.files.bucket
@@ -94,7 +94,7 @@ def test_the_loss_of_the_files_is_noticed(remote_stores: Stores, kind: str) -> N
 
 
 def test_an_empty_service_has_nothing_to_lose(remote_stores: Stores) -> None:
-    """Its first start marks it; with an emptied Redis, store, or both it is a new service, which is marked again."""
+    """A service without records may lose Redis, the store, or both: it is marked again as a new service."""
     first = process(remote_stores)
     assert first.start_refusal() == ""
     bucket = remote_stores.datasets.files.bucket
@@ -112,7 +112,7 @@ def test_an_empty_service_has_nothing_to_lose(remote_stores: Stores) -> None:
 
 @pytest.mark.parametrize("files", ["beside a blank mark", "without a mark"])
 def test_files_beside_an_empty_redis_are_no_new_service(remote_stores: Stores, files: str) -> None:
-    """Neither with a mark that was written before the first record, nor without a mark."""
+    """Files without records are a loss, whether there is a mark or not."""
     if files == "beside a blank mark":
         assert process(remote_stores).start_refusal() == ""
     add(remote_stores, 3)
@@ -129,7 +129,7 @@ def test_files_beside_an_empty_redis_are_no_new_service(remote_stores: Stores, f
 
 
 def test_no_file_is_written_before_the_mark(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a process that is killed between a new service's first file and its record would leave a loss."""
+    """While the mark cannot be written, no request may write, because a first file without a mark looks like a loss."""
     with monkeypatch.context() as patched:
         patched.setattr(
             backend.Bucket, "write", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test", "None."))
@@ -146,7 +146,7 @@ def test_no_file_is_written_before_the_mark(stores: Stores, monkeypatch: pytest.
 
 
 def test_an_earlier_state_of_the_records_is_a_loss(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deletions are not; nor is a failover that loses changes of the last moments, which the mark does not count."""
+    """Deletions are no loss, and neither is a failover that loses the changes of the last moments."""
     now = 1000.0
     monkeypatch.setattr("worker.storage.mark.time", SimpleNamespace(monotonic=lambda: now))
     running = process(stores)
@@ -169,7 +169,7 @@ def test_an_earlier_state_of_the_records_is_a_loss(stores: Stores, monkeypatch: 
 
 
 def test_the_mark_lags_by_a_known_time(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By at most the time in which changes settle and one renewal; after a clean stop, not at all."""
+    """The mark is at most a settling time and one renewal behind; after a clean stop, it has all changes."""
     now = 1000.0
     monkeypatch.setattr("worker.storage.mark.time", SimpleNamespace(monotonic=lambda: now))
     running = process(stores)
@@ -189,7 +189,7 @@ def test_the_mark_lags_by_a_known_time(stores: Stores, monkeypatch: pytest.Monke
 
 
 def test_a_first_key_is_marked_at_once(stores: Stores) -> None:
-    """The loss of the keys alone is noticed, too: the number of changes may have grown since."""
+    """The loss of the API keys alone is noticed, even if the number of changes has grown."""
     running = process(stores)
     add(stores, 3)
     running.renew()
@@ -202,7 +202,7 @@ def test_a_first_key_is_marked_at_once(stores: Stores) -> None:
 
 
 def test_the_first_mark_is_no_loss_for_other_processes(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has just found no mark, one that writes it at the same time, and one after a killed writer."""
+    """Processes that write the first mark at the same time, or follow a killed writer, see no loss."""
     early, first, second = (process(stores) for _ in range(3))
     assert code(early.find_loss()) is None
     add(stores, 3)
@@ -220,7 +220,7 @@ def test_the_first_mark_is_no_loss_for_other_processes(stores: Stores, monkeypat
 
 
 def test_a_writer_that_was_killed_after_the_mark_is_completed(stores: Stores) -> None:
-    """Redis learns that the store has the mark, so that the loss of the files is noticed, too."""
+    """The next process tells Redis that there is a mark, so that a loss of the files is noticed."""
     add(stores, 3)
     process(stores).renew()
     stores.client.hdel(SERVICE, "marked")
@@ -241,7 +241,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_mark_is_named(stores: Stores, damage: str) -> None:
-    """The file and the command that writes it anew are; a running process notices it, too, and does not replace it."""
+    """The problem names the file and the command that writes it anew; until then, no process replaces the file."""
     add(stores, 3)
     running = process(stores)
     running.renew()
@@ -264,7 +264,7 @@ def test_a_damaged_mark_is_named(stores: Stores, damage: str) -> None:
 @pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
 @pytest.mark.parametrize("where", ["mark", "records", "records without a schema"])
 def test_data_of_another_schema_are_refused(stores: Stores, where: str, schema: int) -> None:
-    """Whether the mark or the records show it; nothing is changed, and no acceptance helps."""
+    """Whether mark or records have another schema, nothing is changed, and a loss cannot be accepted."""
     add(stores, 3)
     running = process(stores)
     running.renew()
@@ -287,7 +287,7 @@ def test_data_of_another_schema_are_refused(stores: Stores, where: str, schema: 
 
 
 def test_a_comparison_reads_the_store_seldom(remote_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand comparisons read the mark once and list nothing; a store that fails later changes nothing."""
+    """A thousand comparisons read the mark once and list no files; a store that fails later changes nothing."""
     add(remote_stores, 3)
     process(remote_stores).renew()
     read: list[str] = []
@@ -315,7 +315,7 @@ def test_a_comparison_reads_the_store_seldom(remote_stores: Stores, monkeypatch:
 
 
 def test_requests_notice_a_loss_at_once_if_they_write(stores: Stores) -> None:
-    """Others within a second; both until it is over."""
+    """Requests that only read notice a loss within a second; all notice when it is over."""
     add(stores, 3)
     running = process(stores)
     running.renew()

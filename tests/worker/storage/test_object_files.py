@@ -50,7 +50,7 @@ def table(values: Any = X, **fields: Any) -> Table:
 def connect(
     request: pytest.FixtureRequest, settings: Settings, stores: Stores, tmp_path: Path
 ) -> Iterator[Callable[..., Stores]]:
-    """Return the function that connects the stores of a machine with this folder to one object store."""
+    """Return a function that connects the stores of a machine, by its name, to one object store."""
     del stores  # it empties the servers
     url = f"file://{tmp_path}/objects" if request.param == "file" else f"memory://{tmp_path.name}"
     connected: list[Stores] = []
@@ -103,7 +103,7 @@ def ids(stores: Stores) -> set[str]:
 
 
 def rewrite(stores: Stores, change: Callable[[bytes], bytes]) -> None:
-    """Change the bytes of the one file."""
+    """Change the bytes of the only file in the store."""
     (path,) = paths(stores)
     raw = bucket_of(stores).read(path, 0, 2**30)
     assert raw is not None
@@ -112,7 +112,7 @@ def rewrite(stores: Stores, change: Callable[[bytes], bytes]) -> None:
 
 
 def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> None:
-    """Values, arrays beside them, record, list, usage, name and deletion are the same on both."""
+    """All arrays, the record, lists, usage and name of a data set, and its deletion, are the same on both machines."""
     original = table(labels=LABELS, colors=X[:, 0], coordinates=X[:, :2], ids=np.arange(50), names=["x", "y", "z"])
     alice = one.datasets.for_tenant("alice")
     dataset, new = alice.add(original)
@@ -146,7 +146,7 @@ def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> No
 
 
 def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that exceeds one request is written and read in pieces, and compared as a whole."""
+    """A file that is larger than one request may be is written and read in pieces, and compared as a whole."""
     monkeypatch.setattr(backend, "PIECE", 2**16)
     values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
     dataset, _ = one.datasets.add(table(values))
@@ -159,7 +159,7 @@ def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeyp
 @pytest.mark.parametrize("damage", [Path.unlink, lambda copy: copy.write_bytes(copy.read_bytes()[:-1] + b"?")])
 @pytest.mark.parametrize("connect", ["memory"], indirect=True)
 def test_a_damaged_local_copy_is_read_again(one: Stores, two: Stores, damage: Callable[[Path], object]) -> None:
-    """Whatever happens to a copy, the bits are those of the upload."""
+    """If a copy is lost or changed, the data are read from the store again."""
     dataset, _ = one.datasets.add(table())
     np.testing.assert_array_equal(two.datasets.values(dataset.id), X)
     damage(*copies(two))
@@ -171,7 +171,7 @@ def test_a_damaged_local_copy_is_read_again(one: Stores, two: Stores, damage: Ca
 def test_a_damaged_object_is_reported_and_an_upload_repairs_it(
     one: Stores, two: Stores, damage: Callable[[bytes], bytes] | None
 ) -> None:
-    """No machine serves other bits; the upload works on a machine that has an intact copy, too."""
+    """No machine serves changed bits; an upload repairs the data set even on a machine that has an intact copy."""
     dataset, _ = one.datasets.add(table())
     named = one.datasets.rename(dataset.id, {"name": "sheet", "tags": []})
     one.datasets.values(dataset.id)
@@ -191,7 +191,7 @@ def test_a_damaged_object_is_reported_and_an_upload_repairs_it(
 
 @pytest.mark.parametrize("connect", ["memory"], indirect=True)
 def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least recently used are removed, and read again when they are needed; those in use stay."""
+    """The least recently used copies are removed, and made again when they are needed; recently used ones stay."""
     monkeypatch.setattr(files, "RECENT_SECONDS", 0.0)
     values = [np.random.default_rng(seed).normal(size=(2**13, 4)) for seed in range(6)]  # 256 kB each
     stored = [one.datasets.add(table(value))[0].id for value in values]
@@ -216,7 +216,7 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
 def test_a_folder_without_room_for_copies_is_a_problem_with_a_remedy(
     one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reads of that machine are refused and leave no file, and succeed once the folder can be written."""
+    """Reads are refused and leave no file while the folder of copies cannot be written."""
 
     def fail(*_: object) -> None:
         raise OSError(errno.EROFS, "A test")
@@ -254,7 +254,7 @@ def test_concurrent_uploads_and_deletions_leave_whole_data_sets(one: Stores, two
 
 
 def test_the_quota_holds_between_a_look_and_the_record(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An upload that another one overtakes is refused by the record, and its files are removed."""
+    """If another upload fills the quota first, the record is refused, and the new files are removed."""
     store = one.datasets.for_tenant("alice", X.nbytes + 200)
     monkeypatch.setattr(DatasetStore, "require_room", lambda *_: None)
     kept, _ = store.add(table())
@@ -265,7 +265,7 @@ def test_the_quota_holds_between_a_look_and_the_record(one: Stores, monkeypatch:
 
 
 def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An upload gets 503, and its repetition succeeds."""
+    """The upload is refused with 503; later it succeeds."""
     write = backend.Bucket.write
 
     def fail(self: Bucket, path: str, *arguments: Any) -> None:
@@ -285,7 +285,7 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
 def test_an_upload_whose_answer_is_lost_keeps_its_files(
     one: Stores, *, is_repeated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the connection to the record breaks after the change, the files stay, because the record names them."""
+    """If the connection breaks after the record is written, the files that the record names stay."""
     script = one.datasets._script
 
     def broken(**options: Any) -> Any:
@@ -319,7 +319,7 @@ def small(remote_stores: Stores) -> StoredFile:
 
 
 def test_small_remote_files_are_read_from_the_cache(remote_stores: Stores, small: StoredFile) -> None:
-    """Every machine reads them there; a lost or damaged copy is read from the store, and written again."""
+    """Small remote files are copied to Redis; a lost or damaged copy is read from the store, and written again."""
     cache, bucket = remote_stores.cache.client, remote_stores.files.bucket
     (key,) = cache.scan_iter("*")
     raw: Any = cache.get(key)
@@ -340,7 +340,7 @@ def test_small_remote_files_are_read_from_the_cache(remote_stores: Stores, small
 
 
 def test_a_damaged_small_object_is_not_copied(remote_stores: Stores, small: StoredFile) -> None:
-    """It is reported, whatever was copied before."""
+    """A damaged object is reported, and no copy of it is made in Redis."""
     cache, bucket = remote_stores.cache.client, remote_stores.files.bucket
     raw = bucket.read(small.path, 0, small.size)
     assert raw is not None
@@ -354,7 +354,7 @@ def test_a_damaged_small_object_is_not_copied(remote_stores: Stores, small: Stor
 def test_without_the_cache_reads_are_slower_only(
     remote_stores: Stores, small: StoredFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its server may be away for all of a read."""
+    """Small remote files are read from the store while the cache's server is away."""
     for command in ("get", "set"):
         monkeypatch.setattr(remote_stores.cache.client, command, raiser(redis.ConnectionError("gone")))
     np.testing.assert_array_equal(remote_stores.files.read_entry(small).arrays["x"], X)
@@ -363,7 +363,7 @@ def test_without_the_cache_reads_are_slower_only(
 def test_large_remote_entries_are_mapped_from_local_copies(
     remote_stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They stay out of the cache; a mapped array is readable after the deletion of its file and copy."""
+    """Large entries are not copied to Redis; mapped arrays stay readable when file and copy are deleted."""
     monkeypatch.setattr(files, "PIECE", 100)
     file = remote_stores.files.write_entry(Entry({"a": 1}, {"x": X}))
     entry = remote_stores.files.read_entry(file)
@@ -376,7 +376,7 @@ def test_large_remote_entries_are_mapped_from_local_copies(
 
 
 def test_a_file_that_is_no_entry_is_damaged(stores: Stores) -> None:
-    """Although it has its digest: it is of another program."""
+    """A file of another program is damaged, even if its digest is right."""
     for content in (b"", b"no entry", (2).to_bytes(8, "little") + b"[]"):
         stored = stores.files.write_new({"entry": ([content], len(content))})["entry"]
         with pytest.raises(DamagedFileError):
@@ -396,7 +396,7 @@ def dataset(stores: Stores) -> Dataset:
 
 
 def fresh(stores: Stores) -> DatasetStore:
-    """Return the data sets as another process reads them, which has verified none."""
+    """Return the store of data sets as another process has it, which has not verified any file."""
     return DatasetStore(stores.client, ObjectFiles.from_settings(stores.settings, None), stores.room, stores.results)
 
 
@@ -471,7 +471,7 @@ def test_hot_reads_hash_nothing(stores: Stores, dataset: Dataset, monkeypatch: p
 def test_a_data_set_deleted_during_a_read_is_not_found(
     stores: Stores, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A concurrent deletion is not reported as damage; a lost file is."""
+    """If a data set is deleted during a read, it is not found; a lost file is reported as damage."""
     store = fresh(stores)
     path_of(stores, dataset).unlink()
     problem = refusal(store.values, dataset.id)

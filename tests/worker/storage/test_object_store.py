@@ -41,7 +41,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_folder_that_another_process_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The removal of the last object of a folder also removes the folder, perhaps before the next one is written."""
+    """If another process removes a folder because it is empty, the next write makes the folder again."""
     removed: list[Path] = []
 
     def make_and_lose(folder: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_folder_that_another_process_removes_is_made_again(tmp_path: Path, mon
 
 
 class Answers(BaseHTTPRequestHandler):
-    """An S3 server whose first answers are failures; it has one empty object."""
+    """An S3 server with one empty object, whose first `failures` answers are errors."""
 
     failures = requests = 0
 
@@ -96,7 +96,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
 
 @pytest.mark.parametrize(("failures", "requests"), [(2, 3), (9, 1 + backend.RETRIES)])
 def test_a_failed_request_is_repeated(s3: type[Answers], failures: int, requests: int) -> None:
-    """A short outage of a store is not noticed; a longer one is a problem without credentials."""
+    """A short outage of the store is not noticed; after a longer one, the problem has no credentials."""
     s3.failures = failures
     bucket = Bucket("s3://bucket/prefix", seconds=20.0)
     if failures < requests:
@@ -123,7 +123,7 @@ def test_a_hanging_store_times_out(s3: type[Answers], monkeypatch: pytest.Monkey
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
 @pytest.mark.parametrize(("use", "result"), [("constructed", "0"), ("used", "2")])
 def test_a_fork_uses_a_store_that_its_parent_did_not_use(s3: type[Answers], use: str, result: str) -> None:
-    """Where the parent sent a request, the fork would wait forever; it raises an error instead."""
+    """If the parent has sent a request, a forked process raises an error instead of waiting forever."""
     program = [sys.executable, "-c", FORK, use]  # because this process has used a store
     assert subprocess.run(program, capture_output=True, check=True, text=True, timeout=60).stdout.strip() == result
     assert s3.requests == 1
@@ -140,14 +140,14 @@ def test_a_fork_uses_a_store_that_its_parent_did_not_use(s3: type[Answers], use:
     ],
 )
 def test_an_unusable_url_is_refused_at_start(url: str, result: str) -> None:
-    """The message has the remedy and no password."""
+    """The message has the remedy, and no password."""
     with pytest.raises(SettingsError, match=result) as caught:
         Bucket(url, seconds=1.0)
     assert "pass@" not in str(caught.value)
 
 
 def test_the_url_is_shown_without_secrets() -> None:
-    """A folder is shown unchanged; of other URLs, password, key and query are hidden."""
+    """The URL of a folder is shown as it is; password and query of other URLs are not shown."""
     (row,) = [row for row in rows() if row.name == "store_url"]
     assert row.format("file:///srv/objects") == "file:///srv/objects"
     assert row.format("s3://bucket/prefix") == "s3://bucket/prefix"
@@ -167,7 +167,7 @@ def test_the_url_is_shown_without_secrets() -> None:
 def test_the_cause_of_a_failure_is_named(
     s3: type[Answers], monkeypatch: pytest.MonkeyPatch, status: int, cause: str, remedy: str
 ) -> None:
-    """Credentials, bucket or network, in every operation; never the class of an error, nor what the store says."""
+    """The problem names credentials, bucket or network, and neither the class of the error nor what the store says."""
 
     def answer(handler: Answers) -> None:
         handler.rfile.read(int(handler.headers.get("content-length", 0)))
@@ -197,7 +197,7 @@ def test_the_cause_of_a_failure_is_named(
 
 
 def test_the_cause_of_a_failing_folder_is_named(tmp_path: Path) -> None:
-    """In the words of the system."""
+    """The problem quotes the error message of the operating system."""
     (tmp_path / "objects").mkdir()
     (tmp_path / "objects" / "a").write_text("a file in the place of a folder")
     problem = refusal(Bucket(f"file://{tmp_path}/objects").write, "a/b", [b"x"], 1)
@@ -207,7 +207,7 @@ def test_the_cause_of_a_failing_folder_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["file:///folder", "memory:"])
 def test_a_write_without_a_bucket_is_no_success(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing object to read is None; a missing place to write is a failure."""
+    """Reading a missing object gives None; writing to a missing bucket is an error."""
     bucket = Bucket(url)
 
     def missing(*_: object, **__: object) -> None:

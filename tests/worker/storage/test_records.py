@@ -57,7 +57,7 @@ def ids(records: Any) -> list[str | None]:
 
 
 def test_limits_refuse_what_exceeds_them(sheets: RecordStore[Sheet]) -> None:
-    """Nothing is written then; a change that frees room is never refused."""
+    """A record beyond a limit is not written; a change that needs less than before is never refused."""
     alice = sheets.for_tenant("alice")
     assert alice.create(sheet(1, tenant="alice", size=6), limits={"bytes": 10, "sheets": 2})
     with pytest.raises(LimitExceededError) as error:
@@ -75,7 +75,7 @@ def test_limits_refuse_what_exceeds_them(sheets: RecordStore[Sheet]) -> None:
 
 
 def test_null_removes_a_name_or_tags(sheets: RecordStore[Sheet]) -> None:
-    """An absent member stays; without the record there is nothing to change."""
+    """Members that the patch does not have stay; without the record there is an error."""
     sheets.create(sheet(1, name="roll", tags=["a"]))
     assert sheets.rename("s1", {"tags": ["b"]}) == sheets.get("s1") == sheet(1, name="roll", tags=["b"])
     assert sheets.rename("s1", {"name": None, "tags": None}) == sheets.get("s1") == sheet(1)
@@ -84,7 +84,7 @@ def test_null_removes_a_name_or_tags(sheets: RecordStore[Sheet]) -> None:
 
 
 def test_a_change_is_repeated_if_the_record_has_changed(sheets: RecordStore[Sheet]) -> None:
-    """Both changes are kept."""
+    """If another process changes the record meanwhile, both changes are kept."""
     sheets.create(sheet(1))
     seen: list[Sheet] = []
 
@@ -99,7 +99,7 @@ def test_a_change_is_repeated_if_the_record_has_changed(sheets: RecordStore[Shee
 
 
 def test_a_full_server_refuses_new_records_and_deletes_others(sheets: RecordStore[Sheet], stores: Stores) -> None:
-    """A refused creation changes nothing."""
+    """A full server refuses a new record without a trace, and still deletes records."""
     sheets.create(sheet(1))
     memory = str(stores.client.config_get("maxmemory")["maxmemory"])
     stores.client.config_set("maxmemory", 1)
@@ -128,7 +128,7 @@ STEPS = st.lists(
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_sets_and_usage_follow_the_records(stores: Stores, steps: list[tuple[str, int, int, list[str]]]) -> None:
-    """After any changes lists and counters are those of the records that exist."""
+    """After any changes, lists and counters agree with the existing records."""
     stores.client.flushdb()
     sheets, model = RecordStore(stores.client, KIND), dict[str, Sheet]()
     for action, number, size, tags in steps:

@@ -39,7 +39,7 @@ def put(store: ResultStore, key: str, *owners: str, entry: Entry = ENTRY, **fiel
 
 
 def test_a_result_is_one_record_and_one_file(stores: Stores, dataset: str) -> None:
-    """It is found by its key, to the bit, also without the cache; the tenant's usage counts its bytes."""
+    """A result is found by its key, to the bit, even after the cache is emptied; its bytes count for its tenant."""
     used = stores.results.usage()[STORED_BYTES]
     assert put(stores.results, "a", dataset)
     stores.cache.client.flushall()
@@ -57,7 +57,7 @@ def test_a_result_is_one_record_and_one_file(stores: Stores, dataset: str) -> No
 
 
 def test_the_first_of_equal_results_stays(stores: Stores, dataset: str) -> None:
-    """A repeated task leaves one file, and the result that was read before."""
+    """A result that is stored again stays as it was, and there is one file."""
     assert put(stores.results, "a", dataset)
     before = stored_files(stores)
     assert put(stores.results, "a", dataset, entry=Entry({"a": 2}, {}), job="job_2")
@@ -70,7 +70,7 @@ def test_the_first_of_equal_results_stays(stores: Stores, dataset: str) -> None:
 def test_a_result_whose_answer_is_lost_keeps_its_file(
     stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch, *, is_repeated: bool
 ) -> None:
-    """If the connection breaks after the record is written, the client or the task sends it again."""
+    """If the connection breaks after the record is written, the result is there, with one file."""
     script = stores.results._script
 
     def broken(**options: Any) -> Any:
@@ -95,7 +95,7 @@ def test_a_result_whose_answer_is_lost_keeps_its_file(
 def test_nothing_is_stored_once_an_owner_was_deleted(
     stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Neither a record nor a file, although the other owner exists."""
+    """If one of two owners is deleted before the record is written, neither record nor file stay."""
     other = stores.datasets.add(Table(values=X + 1, source={"kind": "test"}))[0].id
     write = ObjectFiles.write_entry
     if when == "before":
@@ -113,7 +113,7 @@ def test_nothing_is_stored_once_an_owner_was_deleted(
 
 
 def test_results_are_deleted_with_each_of_their_owners(stores: Stores, dataset: str) -> None:
-    """Those about another record stay, and so do an open reader's arrays; a job's are deleted with its record."""
+    """Deleting one owner, or the job, deletes the results about it, and no others; mapped arrays stay readable."""
     other = stores.datasets.add(Table(values=X + 1, source={"kind": "test"}))[0].id
     for key, owners, job in (("a", (dataset, other), "1"), ("b", (other, dataset), "1"), ("c", (dataset,), "2")):
         assert put(stores.results, key, *owners, job=f"job_{job}")
@@ -130,7 +130,7 @@ def test_results_are_deleted_with_each_of_their_owners(stores: Stores, dataset: 
 
 
 def test_a_result_beyond_the_quota_is_refused(stores: Stores, dataset: str) -> None:
-    """The quota counts all files of the tenant; the file is removed, and an existing result stays."""
+    """All files of the tenant count; the new file is removed, and an existing result stays."""
     assert put(stores.results, "a", dataset)
     used = stores.results.usage()[STORED_BYTES]
     before = stored_files(stores)
@@ -151,7 +151,7 @@ DAMAGES: list[Callable[[Path], object]] = [
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_result_is_a_problem(stores: Stores, dataset: str, damage: Callable[[Path], object]) -> None:
-    """It is never another content, or none; the remedy names the job with which it is deleted."""
+    """A missing or changed file is an error, whose remedy names the job with which the result is deleted."""
     put(stores.results, "a", dataset)
     stores.results.fetch_entry("a")
     damage(stores.files.bucket.local_path(stores.results.fetch(result_id("a")).file.path))
@@ -168,7 +168,7 @@ def test_a_damaged_result_is_a_problem(stores: Stores, dataset: str, damage: Cal
 def test_a_result_that_is_deleted_during_a_read_is_missing(
     stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not reported as damage."""
+    """If a result is deleted during a read, it is missing, and not damaged."""
     put(stores.results, "a", dataset)
     read = ObjectFiles.read_entry
 
@@ -181,7 +181,7 @@ def test_a_result_that_is_deleted_during_a_read_is_missing(
 
 
 def test_old_results_expire(stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of a tenant's results expire with their lifetime, and no other tenant's."""
+    """Results of a tenant expire after their lifetime; results of other tenants stay."""
     ttl, now = stores.settings.job_ttl, now_ms()
     for key, age in (("young", ttl - 60), ("old", ttl + 60), ("older", ttl + 120)):
         monkeypatch.setattr(results, "now_iso", lambda age=age: iso(now - 1000 * age))

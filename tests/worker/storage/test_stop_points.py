@@ -268,7 +268,7 @@ def run(
 def test_a_death_between_two_writes_leaves_what_a_repetition_and_a_sweep_complete(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Stores], Act]
 ) -> None:
-    """Whatever was acknowledged is there, and nothing else remains."""
+    """After a repetition and a sweep, records, counters, sets and files are as without the death."""
     if scenario is sweep_files:
         monkeypatch.setattr(
             results.ResultStore, "delete_expired", lambda store, tenant: store.delete_of("job_1", tenant) or 0
