@@ -73,7 +73,7 @@ def allowed_origins(origins: str) -> list[str]:
 
 
 def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
-    """Return the app with CORS headers for the origins that GLLE_CORS_ORIGINS lists; without any, the app unchanged."""
+    """Add CORS headers for the origins that GLLE_CORS_ORIGINS lists; if it lists none, return the app unchanged."""
     if not (allowed := allowed_origins(origins)):
         return app
     return CORSMiddleware(

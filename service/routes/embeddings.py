@@ -137,10 +137,11 @@ async def get_embedding_arrays(
     dtype: params.DtypeQuery = "float64",
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
-    """Return the arrays of an embedding and of its map to new points: all as npz, or one by name as npy or JSON.
+    """Return the arrays of an embedding: all as npz, or one by name as npy or JSON.
 
-    `embedding` (n, p). Of PCA, PPCA and NPE also `mean` (d,) and `components` (p, d): the position of a point x is
-    `components @ (x - mean)`. Of kernel PCA `kernel_means` (n,), the means of the columns of the kernel matrix.
+    `embedding` (n, p) has the coordinates; the other arrays place new points. PCA, PPCA and NPE have `mean` (d,) and
+    `components` (p, d): the position of a point x is `components @ (x - mean)`. Kernel PCA has `kernel_means` (n,), the
+    means of the columns of the kernel matrix.
     """
     _, entry = await _record_and_entry(stores, id_, wait)
     arrays = {"embedding": entry.arrays["embedding"], **map_arrays(entry)}

@@ -177,7 +177,7 @@ def install(app: FastAPI) -> None:
 
 
 def _allow(request: Request, contract: dict[str, Any]) -> dict[str, str]:
-    """Return the Allow header for a path: the methods of its route in the contract, and HEAD if there is GET."""
+    """Return the Allow header for a path: its methods in the OpenAPI contract, and HEAD if there is GET."""
     paths = contract["paths"]
     allowed = {method.upper() for method in paths.get(_template(paths, request.scope["path"]), ())}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}

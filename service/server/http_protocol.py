@@ -98,7 +98,7 @@ class _Flow(FlowControl):
     is_held = False
 
     def resume_reading(self) -> None:
-        """Resume reading from the socket, unless `is_held` is true."""
+        """Resume reading from the socket, unless received bytes are still to be parsed (`is_held`)."""
         if not self.is_held:
             super().resume_reading()
 

@@ -109,10 +109,10 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Once a second touch the alive file and publish what tenants use; every `RENEW_SECONDS` renew the mark.
+        """Each second touch the file GLLE_ALIVE_FILE and publish what tenants use; at times renew the mark.
 
         The mark is a value in Redis and beside the files, by which a loss of either is noticed
-        (worker/storage/mark.py).
+        (worker/storage/mark.py). It is renewed every `RENEW_SECONDS`.
         """
         if counter % TICKS == 0:
             with suppress(OSError):  # the disk may be full

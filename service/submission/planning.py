@@ -202,7 +202,10 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
 
 
 def _neighbors(count: int | str, n: int) -> int:
-    """Return the number of neighbors for scores of n points; raise if it is not below half of n; "auto" chooses one."""
+    """Return the number of neighbors that the scores of n points compare: `count`, or a suitable number for "auto".
+
+    Raises `InvalidParameterError` if `count` is not below half of n.
+    """
     max_neighbors = max(1, (n - 1) // 2)
     if isinstance(count, str):
         return min(SCORE_NEIGHBORS, max_neighbors)

@@ -172,7 +172,10 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, result: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if `nbytes` bytes have no room; messages call them `result`."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room for `nbytes` bytes.
+
+    `result` names these bytes in messages, such as "The 8 draws".
+    """
     stores.datasets.require_room(nbytes)
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
         detail = f"{result} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."

@@ -57,7 +57,10 @@ class Limits:
 
 
 def check_inflated(noun: str, size: int, allowed: int) -> None:
-    """Raise ``inflated-too-large`` if unpacked content has more than `allowed` bytes; messages call it `noun`."""
+    """Raise ``inflated-too-large`` if unpacked content has more than `allowed` bytes.
+
+    `noun` names the content in messages, such as "The table".
+    """
     if size > allowed:
         detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."
         remedy = "Send fewer rows or columns, or ask the administrator to raise GLLE_MAX_BODY."

@@ -248,7 +248,7 @@ class Upload:
             return upload.read(unpacked, out, layers - 1)
 
     def unpack(self, file: IO[bytes], out: IO[bytes]) -> Upload:
-        """Write the content of the outermost layer to `out`; return the upload that describes the content.
+        """Write the content of the body's outermost layer (a compression, or a form) to `out`; return how to read it.
 
         Raises
         ------
@@ -286,14 +286,14 @@ class Upload:
 
     @property
     def _coding(self) -> str:
-        """Compression of the outermost layer, such as gzip, or an empty string."""
+        """Compression of the body's outermost layer, such as gzip; an empty string if that layer is not compressed."""
         if self._codings:
             return self._codings[-1]
         return "gzip" if self.media.kind in _GZIP_TYPES else ""
 
     @property
     def _is_packed(self) -> bool:
-        """Whether the body has a layer to unpack."""
+        """Whether the body is compressed, or a form with a file."""
         return bool(self._coding) or self.media.kind == MULTIPART
 
     def _check(self) -> None:
@@ -378,7 +378,7 @@ def _packing_of(head: Message) -> tuple[str, str]:
 
 
 def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Message]]:
-    """Yield the parts of a form: start and end of the content within the body, and the headers."""
+    """Yield the parts of a multipart form: start and end of the content within the body, and the headers."""
     if body[: len(delimiter)] == delimiter:
         place = len(delimiter)
     elif (place := body.find(_LINE_END + delimiter)) >= 0:

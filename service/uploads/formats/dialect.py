@@ -256,7 +256,7 @@ def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
 
 
 def _body(dialect: Dialect) -> list[list[str]]:
-    """Return the rows that are data in any case: without the first row, unless there is only one."""
+    """Return the rows below the first row, which may be a header; if there is only one row, return this row."""
     return dialect.rows[1:] or dialect.rows
 
 
