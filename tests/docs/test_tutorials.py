@@ -105,6 +105,7 @@ PAGES = (
     "tutorials/gallery.md",
 )  # fmt: skip
 ELSEWHERE = {
+    "ARCHITECTURE.md",
     "README.md",
     "docs/reference/http-api.md",
     "docs/tutorials/audit.md",
