@@ -164,7 +164,7 @@ class CandidateMaps:
         return f"{self.spec.dataset}:compared:{digest(inputs)}:{'whole' if is_whole else 'first'}"
 
     def _stored_audits(self) -> dict[str, Entry]:
-        """Return what is stored of each candidate, by label: the whole audit, or else the short audit."""
+        """Return the stored audit of each candidate, by label: the whole audit, or else the short audit."""
         entries = {}
         for row in self.spec.methods:
             if row["problem"] is None:

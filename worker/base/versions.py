@@ -1,4 +1,4 @@
-"""Two versions of stored data: `SCHEMA`, the format of records and files, and `NUMBERS`, the bits of the results.
+"""Two versions of stored data: `SCHEMA`, the format of records and files, and `NUMBERS`, the engine's results.
 
 Before an upgrade that changes one of the two versions, all jobs must have ended. A reader refuses a record with another
 schema and leaves the record as it is. Cache keys contain both versions, so that entries of another version are never

@@ -17,7 +17,7 @@ from worker.base.problems import Problem
 from worker.base.versions import MEMBER, check_schema, unreadable
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
-from worker.records.sharding import PartsSharding, Sharding  # noqa: TC001 # pydantic reads the annotation
+from worker.records.sharding import PartsSharding  # noqa: TC001 # pydantic reads the annotation
 
 Kind = Literal[
     "fit",
@@ -105,7 +105,7 @@ class Job:
     parts: PartsSharding | None = None
 
     @property
-    def sharding(self) -> Sharding | None:
+    def sharding(self) -> DrawsSpec | PartsSharding | None:
         """How the job is divided into shards, each made by one task; None if one task does the whole job."""
         return DrawsSpec.from_dict(self.spec) if self.kind == "draws" else self.parts
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 # Expected seconds of work in one shard, so that jobs can take turns. A shard with a single part may take longer.
 SHARD_SECONDS = 2.0
 MAX_SHARDS = 500  # maximum per job; each shard is a task of RQ, and enqueuing a task takes a millisecond
-
-
-class Sharding(Protocol):
-    """How a job is divided into shards: what `DrawsSpec` and `PartsSharding` have in common."""
-
-    @property
-    def shards(self) -> int:
-        """Number of shards."""
-
-    def shard_size(self, shard: int) -> int:
-        """Return the number of steps in a shard: its draws or resamples, which the job's progress counts."""
 
 
 @dataclass(frozen=True)
@@ -78,5 +67,5 @@ class PartsSharding:
         return range(first, min(first + self.per_shard, len(self.sizes)))
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of steps in a shard: the sum of the sizes of its parts."""
+        """Return the number of steps in a shard, which the job's progress counts: the sum of the sizes of its parts."""
         return sum(self.sizes[part] for part in self.parts(shard))

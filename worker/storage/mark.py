@@ -289,7 +289,7 @@ class RecordsMark:
         return self._mark
 
     def _has_mark(self, now: float, max_age: float) -> bool:
-        """Return whether the last reading of the mark is young enough, or the store has just failed to read it."""
+        """Return whether the mark need not be read: it was read less than `max_age` ago, or a read has just failed."""
         return self._has_read and now < max(self._read_at + max_age, self._failed_at + READ_SECONDS)
 
     @property

@@ -245,7 +245,10 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
 
 
 def _explain(error: Exception) -> tuple[str, str]:
-    """Return why a request to a remote store failed, and a remedy; the error's message may have credentials."""
+    """Return why a request to a remote store failed, and a remedy.
+
+    The message of the error is not quoted, because it may contain credentials.
+    """
     message = str(error)
     if _METADATA.search(message):
         return "no credentials were found, neither in its variables nor as a role of this machine", _CHECK_CREDENTIALS
