@@ -340,9 +340,6 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
         for start, end in bridges:  # by paths, k other points may be nearer than the end of a long bridge
             if end not in along[start]:
                 along[start, -1] = end
-        if bridges:  # a point with two bridges has lost one of them
-            along, further = joined(X, along, spec, f"With {Way('n_graph', g)}", f"Raise {Way('n_graph')}.")
-            bridges = [*bridges, *further]
     embedding = lle_of(X, along, spec, on_progress)
     pairs = len(X) * np.arange(len(X))[:, None]  # added to neighbors, this numbers the pairs of a point and a neighbor
     kept = np.isin(kneighbors(X, k)[0] + pairs, along + pairs)

@@ -68,10 +68,6 @@ def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> 
         (lambda near: np.where(np.arange(200)[:, None] == 5, 6, near), "Point 5 has a neighbor twice"),
         (lambda near: near[:, :1], "at least two"),
         (lambda _: csr_array((100, 100)), "shape \\(100, 100\\)"),
-        (
-            lambda _: radius_neighbors_graph(manifolds.make("s_curve", 200, seed=0).X, 0.01),
-            "Each point has|has no neighbors",
-        ),
     ],
 )
 def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: Any, words: str) -> None:
@@ -79,6 +75,17 @@ def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: An
     with pytest.raises(GlleError, match=words) as caught:
         fit(points, neighbors=change(kneighbors(points, 6)[0]))
     assert caught.value.remedy
+
+
+def test_points_without_neighbors_are_counted(points: NDArray[np.float64]) -> None:
+    """The error names the first point whose row has only -1, and counts such points; a tiny radius raises an error."""
+    near = kneighbors(points, 6)[0]
+    near[[5, 9]] = -1
+    with pytest.raises(GlleError, match="Point 5 has no neighbors") as caught:
+        fit(points, neighbors=near)
+    assert caught.value.details == {"row": 5, "points_without_neighbors": 2}
+    with pytest.raises(GlleError, match="at most 1 neighbors"):
+        fit(points, neighbors=radius_neighbors_graph(points, 0.01))
 
 
 def test_points_may_have_different_numbers_of_neighbors(points: NDArray[np.float64], tmp_path: Path) -> None:
