@@ -364,11 +364,10 @@ def test_full_covariance_is_a_zero_of_the_gradient() -> None:
     omega = np.broadcast_to(np.eye(6), (30, 6, 6))
     for _ in range(fitted.diagnostics.figures["iterations"]):
         S1, S2, _, _ = scatters(X, fitted.neighbors, omega, proper=False)
-        omega = np.stack([solution(X[row].T, S1, S2) for row in fitted.neighbors])
+        omega = np.concatenate([published_m_step(X[row].T[None], S1, S2) for row in fitted.neighbors])
     S1, S2, means, covariances = scatters(X, fitted.neighbors, omega, proper=False)
     size = np.abs(omega).max()
-    raw = X[fitted.neighbors].transpose(0, 2, 1)
-    gradient = omega - S2 + raw.transpose(0, 2, 1) @ (raw @ omega @ raw.transpose(0, 2, 1) - S1) @ raw
+    gradient = published_gradient(X[fitted.neighbors].transpose(0, 2, 1), omega, S1, S2)
     assert np.abs(gradient).max() < 1e-9 * size
     require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-7 * size)
 
@@ -415,13 +414,6 @@ def require_distribution(
     np.testing.assert_allclose(P @ P, prior, atol=tolerance)
     np.testing.assert_allclose(fitted.mean, means, atol=1e-7 * np.abs(means).max())
     np.testing.assert_allclose(F @ F, covariances, atol=tolerance)
-
-
-def solution(X: NDArray[np.float64], S1: NDArray[np.float64], S2: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the zero of Eq. 26 as the solution of k^2 linear equations."""
-    k = X.shape[1]
-    A = X.T @ X
-    return np.asarray(np.linalg.solve(np.eye(k * k) + np.kron(A, A), (X.T @ S1 @ X + S2).ravel()).reshape(k, k))
 
 
 def absolute(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

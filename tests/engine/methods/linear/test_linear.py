@@ -297,12 +297,6 @@ def test_the_density_is_the_gaussian_of_the_covariance(name: str) -> None:
     np.testing.assert_allclose(embedding.map.log_likelihoods(X), expected, rtol=1e-10)
     assert embedding.map.log_likelihoods(X).sum() == pytest.approx(embedding.figures["log_likelihood"], rel=1e-10)
     if name == "factor-analysis":
-        many = factor_data(300, 8)
-        other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(many)
-        finest = embed(name, many, n_components=3, tol=1e-13, max_iter=20000)
-        assert isinstance(finest.map, FactorMap)
-        np.testing.assert_allclose(finest.map.covariance, other.get_covariance(), rtol=1e-4)
-        np.testing.assert_allclose(finest.map.log_likelihoods(many), other.score_samples(many), rtol=1e-4)
         wider = embed(name, np.column_stack([X[:, :3], np.full(90, 7.0), X[:, 3:]]), n_components=2)
         assert isinstance(wider.map, FactorMap)
         with_any = np.insert(X, 3, 9.0, axis=1)
