@@ -60,7 +60,7 @@ class Map(ABC):
         raise no_inverse("The map by nearest neighbors")
 
     def _row_entries(self) -> int:
-        """Return how many numbers `_place` holds in memory for each point."""
+        """Return how many numbers `_place` needs in memory for each point of a block, to choose the blocks' size."""
         return self.n_features
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:

@@ -87,7 +87,7 @@ def regularize(
     max_iter: int,
     on_progress: OnProgress,
 ) -> Regularized:
-    """Return the precision matrix of greatest penalized likelihood.
+    """Solve the graphical lasso: return the precision of greatest penalized likelihood, its inverse, and the gap.
 
     Parameters
     ----------

@@ -261,7 +261,7 @@ def _model(neighbors: _Neighbors, spec: UmapSpec, **arguments: Any) -> Any:
 
 @contextmanager
 def _caught() -> Iterator[list[warnings.WarningMessage]]:
-    """Collect all warnings of the block in the list that is yielded, and do not show them."""
+    """Collect all warnings of the with-block in the list that is yielded, and do not show them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
