@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from glle_engine.audit.result import Audit
     from glle_engine.base.spec import Metric, Standardize
     from glle_engine.reliability.resamples import Resamples
+
+    StartAudit = Callable[[Candidate, Callable[..., Resamples]], Iterator[Audit]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +64,6 @@ class Compared:
     seconds: float = 0.0
 
     __repr__ = brief
-
-
-class StartAudit(Protocol):
-    """Type of the function that starts the audit of a candidate."""
-
-    def __call__(self, candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
-        """Return an iterator over the candidate's audit after each stage; `embed_halves` replaces `resample` in it."""
 
 
 def compare_maps(
@@ -118,10 +113,10 @@ def compare_maps(
         )
 
     compared: list[Compared] = []
-    open_audits: dict[str, _Open] = {}
+    open_audits: dict[str, _RunningAudit] = {}
     for candidate in candidates:
         on_progress(len(compared), len(candidates), candidate.title)
-        running = _Open(candidate, judge, start)
+        running = _RunningAudit(candidate, judge, start)
         compared.append(running.advance())
         if compared[-1].problem is None:
             open_audits[candidate.label] = running
@@ -149,8 +144,19 @@ def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[i
 
 
 @dataclass(eq=False)
-class _Open:
-    """The running audit of a candidate, with the maps of halves made so far."""
+class _RunningAudit:
+    """The audit of a candidate while it is not complete, with the maps of halves made so far.
+
+    Attributes
+    ----------
+    start : callable
+        Called with the candidate and a function that replaces `resample`, starts the audit; it yields after each stage.
+    places : list of (m, r, p) float64
+        Positions of the audited rows in the maps of halves of each stage.
+    seconds : float
+        Time spent so far.
+
+    """
 
     candidate: Candidate
     judge: Judge
