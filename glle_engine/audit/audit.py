@@ -2,7 +2,7 @@ r"""Audit of an embedding: whether a reader may believe the map, and which parts
 
 Three questions, in this order:
 
-1. Do the data have structure, and does the map show it (`glle_engine.audit.subject`)?
+1. Do the data have structure, and does the map show it (`glle_engine.audit.audited_map`)?
 2. How much of the map would another sample of half as many points show (`remains`)?
 3. Of what can be read from a map, what remains: islands, their arrangement, neighborhoods, shapes
    (`glle_engine.audit.answers`)? And where does the map tear or fold the data?
@@ -33,12 +33,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from glle_engine.audit.audited_map import AuditedMap
 from glle_engine.audit.conclusion import conclude_from_data, conclude_from_halves
 from glle_engine.audit.halves import MIN_PAIRS, Halves
 from glle_engine.audit.options import AuditOptions
 from glle_engine.audit.sources import source_of
 from glle_engine.audit.statement import Statement, state
-from glle_engine.audit.subject import Subject
 from glle_engine.reliability.thresholds import CLEARANCE, PARTLY, TRUST, UNCLEAR_ISLAND
 
 if TYPE_CHECKING:
@@ -88,17 +88,17 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
     source, embedding = source_of(X, Y, chosen)
     is_given = chosen.method is not None and Y is not None and not chosen.is_own_map
     with chosen.open_pool() as pool:
-        subject = Subject.from_source(source, embedding, chosen, pool, is_given=is_given)
+        audited = AuditedMap.from_source(source, embedding, chosen, pool, is_given=is_given)
         if source.embedder is None:
-            yield conclude_from_data(subject)
+            yield conclude_from_data(audited)
             return
-        halves = Halves(subject)
+        halves = Halves(audited)
         embed_executor = pool if source.is_threaded else chosen.executor
         for pairs in STAGES:
             halves.extend(pairs, embed_executor, pool)
             if pairs == FIRST_FINAL:
-                subject = subject.compared_with_chance(embed_executor).with_dimension(embed_executor)
-            audit_so_far, facts = conclude_from_halves(subject, halves)
+                audited = audited.compared_with_chance(embed_executor).with_dimension(embed_executor)
+            audit_so_far, facts = conclude_from_halves(audited, halves)
             if pairs >= FIRST_FINAL and (pairs == STAGES[-1] or is_certain(audit_so_far, pairs)):
                 yield audit_so_far
                 return

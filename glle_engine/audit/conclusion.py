@@ -27,19 +27,19 @@ from glle_engine.reliability.thresholds import FOREIGN, FOREIGN_GAP, MIN_KEPT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.audit.audited_map import AuditedMap
     from glle_engine.audit.halves import Halves
     from glle_engine.audit.statement import Facts
-    from glle_engine.audit.subject import Subject
 
 REGION_PAIRS = 4  # fewer pairs do not calibrate regions
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 
-def conclude_from_data(subject: Subject) -> Audit:
+def conclude_from_data(audited: AuditedMap) -> Audit:
     """Return the audit of coordinates that are compared only with the data, without maps of halves."""
-    k, facts = subject.options.score_neighbors, subject.facts
+    k, facts = audited.options.score_neighbors, audited.facts
     disturbed = disturbed_by_data(
-        subject.embedding, subject.points, min(k, len(subject.points) // 5), facts.islands.of_points
+        audited.embedding, audited.points, min(k, len(audited.points) // 5), facts.islands.of_points
     )
     facts = replace(facts, disturbed=disturbed)
     statement = state(facts)
@@ -48,39 +48,39 @@ def conclude_from_data(subject: Subject) -> Audit:
         level=statement.level,
         statement=statement,
         beyond_chance=_is_beyond(facts),
-        embedding=subject.embedding,
+        embedding=audited.embedding,
         islands=facts.islands,
         disturbed=disturbed,
-        notes=subject.notes,
+        notes=audited.notes,
     )
 
 
-def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts]:
+def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Facts]:
     """Return the audit of a map that is compared with maps of halves, and the facts from which its statement was made.
 
     If the given coordinates are no map of the method, they are compared only with the data. Raises
     `InvalidParameterError` if fewer than two pairs of halves could be embedded.
     """
     half_maps = halves.stacked()
-    embedding, rows = subject.embedding, subject.rows
+    embedding, rows = audited.embedding, audited.rows
     neighbors = halves.neighbors
-    if subject.is_given and (foreign := _foreign(neighbors[rows], half_maps.near[:, rows])):
-        subject = replace(subject, facts=replace(subject.facts, foreign=foreign))
-        return conclude_from_data(subject), subject.facts
-    answered, island = halves.answered, subject.facts.islands.of_points
+    if audited.is_given and (foreign := _foreign(neighbors[rows], half_maps.near[:, rows])):
+        audited = replace(audited, facts=replace(audited.facts, foreign=foreign))
+        return conclude_from_data(audited), audited.facts
+    answered, island = halves.answered, audited.facts.islands.of_points
     places = half_maps.places[:, answered]
     shares = common_share(places)
     shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
     probability = _neighbor_probability(halves.neighbor_counts, len(places))
     of_neighbors, of_points = neighborhoods(half_maps.near, island, rows)
     groups = None
-    if subject.groups is not None and half_maps.apart is not None:
-        groups = compare_groups(*subject.groups, half_maps.near, half_maps.apart)
+    if audited.groups is not None and half_maps.apart is not None:
+        groups = compare_groups(*audited.groups, half_maps.near, half_maps.apart)
     facts = replace(
-        subject.facts,
-        islands=islands_of_samples(subject.facts.islands, half_maps.isolated, half_maps.isolated_inside),
+        audited.facts,
+        islands=islands_of_samples(audited.facts.islands, half_maps.isolated, half_maps.isolated_inside),
         remains=min(float(shares.mean()), float(shares_with_map.mean())),
-        arrangement=None if subject.source.is_placed_by_chance else arrangement(places, island[answered]),
+        arrangement=None if audited.source.is_placed_by_chance else arrangement(places, island[answered]),
         neighborhoods=of_neighbors,
         shape=shape(np.array(halves.shapes), island[answered]),
         disturbed=disturbed_by_samples(embedding, neighbors, probability, half_maps.squeeze, island, halves.is_far),
@@ -104,16 +104,16 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
         shape=facts.shape,
         disturbed=facts.disturbed,
         neighborhood=of_points,
-        dimension=subject.dimension,
+        dimension=audited.dimension,
         spread=size * root_trace(aligned.covariance),
         stability=_stability(probability, neighbors),
         regions=_regions(aligned, embedding, size),
         neighbors=probability,
         groups=groups,
-        chance=subject.chance,
+        chance=audited.chance,
         pairs=len(half_maps.places) // 2,
         rows=rows,
-        notes=subject.notes,
+        notes=audited.notes,
     )
     return audit, facts
 

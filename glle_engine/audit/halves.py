@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 
 from glle_engine.audit.agreement import far_neighbors, nearest_among, spaces_of
 from glle_engine.audit.answers import shape_shares, squeeze_of
+from glle_engine.audit.audited_map import blocks_of_rows, rows_of_halves
 from glle_engine.audit.dependence import MIN_BLOCKS
 from glle_engine.audit.groups import groups_apart
 from glle_engine.audit.islands import isolated_among
 from glle_engine.audit.options import AuditOptions
 from glle_engine.audit.sources import source_of
-from glle_engine.audit.subject import blocks_of_rows, rows_of_halves
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
 from glle_engine.graph.connectivity import directed_graph
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.audit.subject import Subject
+    from glle_engine.audit.audited_map import AuditedMap
     from glle_engine.reliability.resamples import Embedder, Resamples
 
     Placement = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -100,20 +100,20 @@ class Halves:
 
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, audited: AuditedMap) -> None:
         """Raise `InvalidParameterError` if the rows are of too few blocks to halve."""
-        assert subject.source.embedder is not None
-        self.subject = subject
-        self.embedder = _embedder_of_rows(subject.source.embedder, subject.rows, subject.blocks)
+        assert audited.source.embedder is not None
+        self.audited = audited
+        self.embedder = _embedder_of_rows(audited.source.embedder, audited.rows, audited.blocks)
         self.maps: Resamples | None = None
         self.half_maps: list[HalfMap] = []
         self.shapes: list[NDArray[np.float64]] = []
-        self.neighbor_counts = csr_array((len(subject.points), len(subject.points)))
-        self._place = _placement(subject.points, subject.rows, is_linear=subject.source.is_linear)
+        self.neighbor_counts = csr_array((len(audited.points), len(audited.points)))
+        self._place = _placement(audited.points, audited.rows, is_linear=audited.source.is_linear)
 
     def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
         """Embed halves until there are `pairs` pairs, and evaluate the new maps; the executors do this in parallel."""
-        options, first = self.subject.options, 0 if self.maps is None else len(self.maps.places)
+        options, first = self.audited.options, 0 if self.maps is None else len(self.maps.places)
         _ = self.neighbors, self.answered  # computed once, before several threads need them
         if evaluate_executor is not None:  # beside the maps
             for name in ("is_far", "_candidates") if self._places_islands else ("is_far",):
@@ -125,7 +125,7 @@ class Halves:
         self.maps = new_maps if self.maps is None else self.maps + new_maps
         numbers = self.maps.complete_pairs[len(self.half_maps) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
-        halves = [self.subject.rows[sample.chosen] for sample in samples]
+        halves = [self.audited.rows[sample.chosen] for sample in samples]
         evaluate_all = map if evaluate_executor is None else evaluate_executor.map
         half_maps = list(evaluate_all(self._evaluate, self.maps.places[numbers], halves))
         places, islands = [half_map.places[self.answered] for half_map in half_maps], self._answered_islands
@@ -153,13 +153,13 @@ class Halves:
     @cached_property
     def neighbors(self) -> NDArray[np.int32]:
         """The k nearest neighbors (n, k) of each point in the audited map, among the rows that are halved."""
-        return nearest_among(self.subject.embedding, self.subject.rows, self.subject.options.score_neighbors)[0]
+        return nearest_among(self.audited.embedding, self.audited.rows, self.audited.options.score_neighbors)[0]
 
     @cached_property
     def is_far(self) -> NDArray[np.bool_]:
         """Whether each of the `neighbors` (n, k) of a point is far from it in the data."""
-        rows, k = self.subject.rows, self.subject.options.score_neighbors
-        return far_neighbors(spaces_of(self.subject.points), self.neighbors, rows, min(k, len(rows) // 5))
+        rows, k = self.audited.rows, self.audited.options.score_neighbors
+        return far_neighbors(spaces_of(self.audited.points), self.neighbors, rows, min(k, len(rows) // 5))
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
@@ -167,7 +167,7 @@ class Halves:
 
         An island needs at least two of the halved rows.
         """
-        islands, rows = self.subject.facts.islands.of_points, self.subject.rows
+        islands, rows = self.audited.facts.islands.of_points, self.audited.rows
         of_rows = islands[rows]
         has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return rows if has_all else np.arange(len(islands))
@@ -175,18 +175,18 @@ class Halves:
     @property
     def _answered_islands(self) -> NDArray[np.int64]:
         """The island of each `answered` point."""
-        return self.subject.facts.islands.of_points[self.answered]
+        return self.audited.facts.islands.of_points[self.answered]
 
     @property
     def _places_islands(self) -> bool:
         """Whether the points outside of a half are placed again, to see whether islands or groups are apart."""
-        has_several = self.subject.facts.islands.of_points.max() > 0
-        return bool(not self.subject.source.is_linear and (has_several or self.subject.groups is not None))
+        has_several = self.audited.facts.islands.of_points.max() > 0
+        return bool(not self.audited.source.is_linear and (has_several or self.audited.groups is not None))
 
     @cached_property
     def _candidates(self) -> NDArray[np.int32]:
         """The nearest points (m, w) of the `answered` points among the halved rows, by one search for all halves."""
-        points, rows = np.ascontiguousarray(self.subject.points), self.subject.rows
+        points, rows = np.ascontiguousarray(self.audited.points), self.audited.rows
         own_row = np.full(len(points), -1)
         own_row[rows] = np.arange(len(rows))
         width = min(_WIDTH * PLACING_ISLANDS, len(rows) - 1)
@@ -195,8 +195,8 @@ class Halves:
 
     def _evaluate(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> HalfMap:
         """Return what the map of one `half` (row numbers) shows; `positions` (r, p) are those of all halved rows."""
-        subject = self.subject
-        islands, classes = subject.facts.islands.of_points, None if subject.groups is None else subject.groups[1]
+        audited = self.audited
+        islands, classes = audited.facts.islands.of_points, None if audited.groups is None else audited.groups[1]
         places = placed_outside = self._place(positions)
         is_outside, is_inside = np.zeros(len(islands), bool), np.zeros(len(islands), bool)
         is_outside[self.answered] = True
@@ -205,10 +205,10 @@ class Halves:
         if self._places_islands:
             among = is_outside[self.answered]
             outside, near = self.answered[among], self._candidates[among]
-            near = nearest_in_sample(subject.points, outside, near, half, min(PLACING_ISLANDS, len(half) - 1))
-            placed_outside = island_places(subject.points, outside, half, places, near)
+            near = nearest_in_sample(audited.points, outside, near, half, min(PLACING_ISLANDS, len(half) - 1))
+            placed_outside = island_places(audited.points, outside, half, places, near)
         nothing = np.zeros(1, bool)
-        near = nearest_among(places, subject.rows, subject.options.score_neighbors)[0]
+        near = nearest_among(places, audited.rows, audited.options.score_neighbors)[0]
         return HalfMap(
             places=places,
             near=near,

@@ -48,7 +48,7 @@ MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Subject:
+class AuditedMap:
     """The map that is audited, with its data and all findings that need no maps of halves of the data.
 
     Attributes
@@ -101,7 +101,7 @@ class Subject:
         executor: Executor | None = None,
         *,
         is_given: bool,
-    ) -> Subject:
+    ) -> AuditedMap:
         """Examine an embedding (n, p): structure of the data, fidelity, islands, and whether rows depend on each other.
 
         If there is an executor, it finds islands and relations while this thread does the rest. Raises
@@ -161,10 +161,10 @@ class Subject:
             notes=tuple(notes),
         )
 
-    def compared_with_chance(self, executor: Executor | None) -> Subject:
+    def compared_with_chance(self, executor: Executor | None) -> AuditedMap:
         """Return a copy with `chance`, the comparison with maps of permuted data, and what follows from it.
 
-        If the comparison would say nothing about these data (`unknown_reason`), return the subject unchanged.
+        If the comparison would say nothing about these data (`unknown_reason`), return the object unchanged.
         """
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
@@ -176,10 +176,10 @@ class Subject:
         notes = (*self.notes, *_notes_on_points(self.facts, chance))
         return replace(self, chance=chance, facts=replace(self.facts, has_gain=chance.has_gain), notes=notes)
 
-    def with_dimension(self, executor: Executor | None) -> Subject:
+    def with_dimension(self, executor: Executor | None) -> AuditedMap:
         """Return a copy with `dimension`, the number of coordinates that maps of two separate halves share.
 
-        If the method cannot make maps with one more coordinate, return the subject unchanged.
+        If the method cannot make maps with one more coordinate, return the object unchanged.
         """
         if self.source.wider is None:
             return self
