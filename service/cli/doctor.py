@@ -195,7 +195,7 @@ def deployment(settings: Settings) -> Iterator[Check]:
 def accept_loss(stores: Stores) -> Iterator[str]:
     """Let a service that has lost records or files start again with the rest; yield lines that say what was lost."""
     if (loss := stores.mark.find_loss()) is None:
-        yield "Nothing is lost: the records and the mark beside their files belong together. Nothing was changed."
+        yield "Nothing is lost: the records in Redis and the stored files belong together. Nothing was changed."
         return
     yield loss.problem.detail
     stores.mark.accept_loss()

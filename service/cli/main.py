@@ -80,7 +80,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     doctor.add_argument(
         "--accept-loss",
         action="store_true",
-        help="after a loss of records, files or their mark: let the service start again with what is left",
+        help="let a service that has lost records or files start again with what is left",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.set_defaults(run=_doctor)

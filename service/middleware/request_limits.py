@@ -107,7 +107,7 @@ class RequestLimits:
     def _make_place(self, tenant: str) -> None:
         """If the tenant is at its limit of bodies, end the slowest of them; raises as `_require_place` if none may end.
 
-        A body that has just begun is not ended, so that quick bodies are received beside any number of slow ones.
+        A body that has just begun is not ended, so that quick bodies are received while any number of slow ones arrive.
         """
         if self._shares.bodies.allows(tenant):
             return

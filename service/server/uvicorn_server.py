@@ -109,10 +109,10 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Each second touch the file GLLE_ALIVE_FILE and publish what tenants use; at times renew the mark.
+        """Each second touch GLLE_ALIVE_FILE and publish what tenants use; every `RENEW_SECONDS` renew the mark.
 
-        The mark is a value in Redis and beside the files, by which a loss of either is noticed
-        (worker/storage/mark.py). It is renewed every `RENEW_SECONDS`.
+        The mark is a value in Redis and with the stored files, by which a loss of either is noticed
+        (worker/storage/mark.py).
         """
         if counter % TICKS == 0:
             with suppress(OSError):  # the disk may be full
@@ -158,4 +158,4 @@ def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
     try:
         mark.renew(is_last=is_last)
     except (ProblemError, redis.RedisError) as error:
-        log.warning("The mark beside the files could not be renewed yet: %s", error)
+        log.warning("The mark by which a loss of records or files is noticed could not be renewed yet: %s", error)

@@ -194,22 +194,3 @@ def test_a_damaged_result_is_a_problem_with_its_remedy(client: httpx.Client, sto
     assert client.delete(job, params={"record": True}).status_code == 200
     again = result_of(stores, client.post(posterior + "/reconstructions", json={"n_draws": 60}))
     assert client.get(again, headers=NPY).content == before
-
-
-def test_a_flushed_cache_costs_time_alone(client: httpx.Client, stores: Stores) -> None:
-    """Posterior, embedding and results are 200 with the same bytes, and no job is created."""
-    posterior = fit_posterior(client)
-    dataset = client.get(posterior).json()["dataset"]
-    draws = result_of(stores, client.post(posterior + "/draws", json={"n_draws": 24}))
-    summary = posterior + "/summary?n_draws=5&scale=1"
-    result_of(stores, client.get(summary + "&wait=0"))
-    embedding = client.post("/v1/embeddings", json={"dataset": dataset, "method": "pca"})
-    result_of(stores, embedding)
-    paths = [posterior, posterior + "/arrays", draws, summary, embedding.json()["links"]["embedding"] + "/coordinates"]
-    before = [client.get(path) for path in paths]
-    assert [answer.status_code for answer in before] == [200] * len(paths)
-    jobs = client.get("/v1/jobs").json()
-    stores.cache.client.flushall()
-    after = [client.get(path) for path in paths]
-    assert [answer.content for answer in after] == [answer.content for answer in before]
-    assert client.get("/v1/jobs").json() == jobs
