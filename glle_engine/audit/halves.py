@@ -94,9 +94,9 @@ class Halves:
     half_maps : list of HalfMap
         What each map shows, for the pairs of halves of which neither failed.
     shapes : list of (m,) float64
-        The share of each island's shape that the maps of such a pair have in common.
+        For each pair, the share of each island's shape that both maps have in common.
     neighbor_counts : (n, n) csr_array
-        In how many of these maps point j is among the neighbors of point i.
+        Entry (i, j) is the number of these maps in which point j is among the neighbors of point i.
 
     """
 
@@ -115,7 +115,7 @@ class Halves:
         """Embed halves until there are `pairs` pairs, and evaluate the new maps; the executors do this in parallel."""
         options, first = self.audited.options, 0 if self.maps is None else len(self.maps.places)
         _ = self.neighbors, self.answered  # computed once, before several threads need them
-        if evaluate_executor is not None:  # beside the maps
+        if evaluate_executor is not None:  # both are computed while halves are embedded
             for name in ("is_far", "_candidates") if self._places_islands else ("is_far",):
                 evaluate_executor.submit(getattr, self, name)
         new_maps = (options.embed_halves or resample)(
@@ -179,13 +179,13 @@ class Halves:
 
     @property
     def _places_islands(self) -> bool:
-        """Whether the points outside of a half are placed again, to see whether islands or groups are apart."""
+        """Whether the points outside of a half get new positions (`island_places`), to compare islands or groups."""
         has_several = self.audited.facts.islands.of_points.max() > 0
         return bool(not self.audited.source.is_linear and (has_several or self.audited.groups is not None))
 
     @cached_property
     def _candidates(self) -> NDArray[np.int32]:
-        """The nearest points (m, w) of the `answered` points among the halved rows, by one search for all halves."""
+        """The w halved rows (m, w) that are nearest to each of the `answered` points; one search serves all halves."""
         points, rows = np.ascontiguousarray(self.audited.points), self.audited.rows
         own_row = np.full(len(points), -1)
         own_row[rows] = np.arange(len(rows))
