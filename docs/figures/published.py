@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LinearRegression
 
 import glle_engine
 from glle_engine import manifolds
@@ -25,16 +26,10 @@ fit = partial(glle_engine.fit, n_neighbors=10)
 ITERATIONS = (1, 2, 3, 5, 10, 20, 50)
 
 
-def r_squared(X: NDArray[Any], y: NDArray[Any]) -> float:
-    """Return the R^2 of a linear regression of y (n,) on X (n, d) with a constant."""
-    design = np.concatenate([np.ones((len(X), 1)), X], axis=1)
-    rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    return float(1 - (rest**2).sum() / ((y - y.mean()) ** 2).sum())
-
-
 def shares(posterior: Posterior, X: NDArray[Any]) -> list[float]:
     """Return the R^2 of linear regressions of a draw's coordinates on the data."""
-    return [r_squared(X, column) for column in posterior.draw(0, align="none").embedding.T]
+    columns = posterior.draw(0, align="none").embedding.T
+    return [float(LinearRegression().fit(X, column).score(X, column)) for column in columns]
 
 
 def sigma_after(X: NDArray[Any], iterations: int, tol: float = 1e-300) -> NDArray[np.float64]:

@@ -70,36 +70,34 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ig
     """Base of the stand-ins; each subclass has the `__init__` of the class that it replaces."""
 
     renamed: ClassVar[dict[str, str]] = {}  # arguments with another name than the engine's parameter
-    algorithm: ClassVar[set[str]] = set()  # arguments that choose how, and not what
+    algorithm: ClassVar[set[str]] = set()  # arguments that choose how a result is computed, and not what
+    method: str  # name of the method in the engine
 
     def parameters(self) -> dict[str, Any]:
-        """Return the arguments that differ from their defaults, as parameters of the engine's method."""
+        """Return the arguments that differ from their defaults, as parameters of the engine's method.
+
+        Arrays are left out: they are initial coordinates, which `fit` passes to `embed`.
+        """
         defaults = {name: each.default for name, each in inspect.signature(type(self).__init__).parameters.items()}
         parameters, options = dict[str, Any](), dict[str, Any]()
         for name, value in self.get_params().items():
-            if name in self.algorithm or value is defaults[name] or np.array_equal(value, defaults[name]):
+            if name in self.algorithm or isinstance(value, np.ndarray) or value == defaults[name]:
                 continue
             parameter = self.renamed.get(name, name)
-            is_known = parameter in METHODS[self.method(parameters)].spec.parameters()
+            is_known = parameter in METHODS[self.method].spec.parameters()
             (parameters if is_known else options)[parameter if is_known else name] = value
         if isinstance(seed := self.random_state, np.random.RandomState) or seed is None:
             seed = np.random.default_rng().integers(2**31)
         return {**parameters, "seed": int(seed), **({"options": options} if options else {})}
 
-    def method(self, parameters: dict[str, Any]) -> str:
-        """Return the name of the engine's method that stands for the class with the given parameters."""
-        raise NotImplementedError
-
     def embed(self, X: Any, y: Any = None, init: Any = None) -> Embedding:
         """Embed X by the engine, with classes y and initial coordinates `init` if they are given."""
         Fits.used.add("refused")
-        parameters = self.parameters()
-        name = self.method(parameters)
-        X, parameters = self.with_metric(X if issparse(X) else np.asarray(X), parameters)
-        self.key_ = key_of(name, X, parameters)
+        X, parameters = self.with_metric(X if issparse(X) else np.asarray(X), self.parameters())
+        self.key_ = key_of(self.method, X, parameters)
         Fits.used.add(self.key_)
         with library_itself():
-            method = METHODS[name]
+            method = METHODS[self.method]
             self.result_ = method.embed(X, method.spec.from_dict(parameters), labels=y, init=init)
         Fits.used.discard("refused")
         return self.result_
@@ -111,7 +109,7 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ig
         """
         metric = parameters.get("metric", "euclidean")
         metric = METRICS.get(metric, metric) if isinstance(metric, str) else metric
-        words = METHODS[self.method(parameters)].spec.parameters()["metric"].words
+        words = METHODS[self.method].spec.parameters()["metric"].words
         is_known = callable(metric) or (isinstance(metric, str) and metric in umap.distances.named_distances)
         if metric in words or not is_known:
             return X, {**parameters, "metric": metric}
@@ -152,30 +150,16 @@ class UMAP(StandIn):
         *("transform_queue_size", "tqdm_kwds", "verbose", "precomputed_knn", "metric_kwds", "target_weight"),
     }
 
-    def method(self, parameters: dict[str, Any]) -> str:
-        """Return "densmap" if the argument `densmap` is set, otherwise "umap"."""
-        del parameters
-        return "densmap" if self.densmap else "umap"
-
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters without an array of initial coordinates, which `fit` passes to `embed`."""
-        return {name: value for name, value in super().parameters().items() if not isinstance(value, np.ndarray)}
+        """Return the parameters; `target_weight` is one only of a supervised map."""
+        weight = {"target_weight": self.target_weight} if self.is_supervised_ else {}
+        return {**super().parameters(), **weight}
 
     def fit(self, X: Any, y: Any = None, **_: Any) -> Self:
         """Fit X; y are classes for a supervised map."""
-        self._supervised = y is not None
+        self.is_supervised_, self.method = y is not None, "densmap" if self.densmap else "umap"
         self.embed(X, y, self.init if isinstance(self.init, np.ndarray) else None)
         return self
-
-    def embed(self, X: Any, y: Any = None, init: Any = None) -> Embedding:
-        """Embed like `StandIn.embed`; with classes y, `target_weight` is a parameter, too."""
-        weighted = {} if y is None else {"target_weight": self.target_weight}
-        base_parameters = self.parameters
-        self.parameters = lambda: {**base_parameters(), **weighted}  # type: ignore[method-assign]  # for this call
-        try:
-            return super().embed(X, y, init)
-        finally:
-            del self.parameters
 
     def inverse_transform(self, places: Any) -> NDArray[Any]:
         """Return points with d features for places in the map, by the engine's inverse."""
@@ -188,6 +172,7 @@ class PaCMAP(StandIn):
     """Stand-in for `pacmap.PaCMAP`."""
 
     __init__ = pacmap.PaCMAP.__init__
+    method = "pacmap"
     renamed: ClassVar = {
         "MN_ratio": "mid_near_ratio",
         "FP_ratio": "further_ratio",
@@ -195,11 +180,6 @@ class PaCMAP(StandIn):
         "num_iters": "max_iter",
     }
     algorithm: ClassVar = {"random_state", "save_tree", "verbose"}
-
-    def method(self, parameters: dict[str, Any]) -> str:
-        """Return "pacmap" for all parameters."""
-        del parameters
-        return "pacmap"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters; `max_iter` is the number of iterations of the last of PaCMAP's three phases."""
@@ -238,6 +218,7 @@ class TSNE(StandIn):
     """Stand-in for `openTSNE.TSNE`."""
 
     __init__ = openTSNE.TSNE.__init__
+    method = "t-sne"
     renamed: ClassVar = {"early_exaggeration_iter": "early_iter", "n_iter": "max_iter", "initialization": "init"}
     algorithm: ClassVar = {
         "n_jobs",
@@ -248,16 +229,6 @@ class TSNE(StandIn):
         "metric_params",
         "callbacks_every_iters",
     }
-
-    def method(self, parameters: dict[str, Any]) -> str:
-        """Return "t-sne" for all parameters."""
-        del parameters
-        return "t-sne"
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters without an array of initial coordinates, which `fit` passes to `embed`."""
-        parameters = super().parameters()
-        return {name: value for name, value in parameters.items() if not isinstance(value, np.ndarray)}
 
     def fit(self, X: Any = None, affinities: Any = None, initialization: Any = None) -> Map:
         """Fit X; raise `GlleError` for affinities, which the engine does not take."""
@@ -325,7 +296,7 @@ FAILING: dict[str, dict[str, str]] = {
         "*: *Affinities cannot be given*": "Affinities and neighbors are not given.",
         "*: *no attribute 'affinities'*": OBJECT,
         "*: *is more than a third of the other*": MANY,
-        "*: *is more than the * components of negative_gradient_method*": "Too many components are another error.",
+        "*: *is more than the * components that negative_gradient_method*": "Too many components are another error.",
         "*: *perplexity=[[]10, 30]*": "There is one perplexity.",
         "*: *negative_gradient_method=<function*": "Functions are no arguments.",
         "*: *has no map to new points*": NO_MAP,
