@@ -221,7 +221,8 @@ def symmetric(matrix: Any, name: str) -> Any:
     Raises
     ------
     InvalidParameterError
-        With the first entry that differs from its mirror image by more than rounding; `name` says what the entries are.
+        If an entry differs from its mirror image by more than rounding. The message names the first such entry, and
+        calls entries by `name`, such as "weight".
 
     """
     rows, columns = (abs(matrix - matrix.T) > ROUNDING * float(abs(matrix).max())).nonzero()
@@ -244,7 +245,8 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
     InvalidShapeError
         If the matrix is not square.
     InvalidParameterError
-        With the first entry that is negative, not symmetric, or on the diagonal and not 0, by more than rounding.
+        If an entry is negative, not symmetric, or on the diagonal and not 0, by more than rounding. The message names
+        the first such entry.
 
     """
     require_square(*D.shape)

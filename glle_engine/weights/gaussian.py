@@ -73,10 +73,10 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write uniform random numbers to `target`, flat (4 * count, lanes): 4 * `count` of them for each lane.
+    """Write uniform random numbers for several draws to `target`, flat (4 * count, lanes): 4 * `count` for each draw.
 
-    The key of the draw in each lane is its entry of `seeds` and `indices`. A counter of Philox gives four numbers, and
-    the first counter is `first`. The number of lanes, which is the length of `tag`, must be even.
+    A lane is the column of one draw. The keys of the draws are `seeds` and `indices`, (lanes,). A counter of Philox
+    gives four numbers, and the first counter is `first`. The number of lanes, the length of `tag`, must be even.
     """
     lanes = len(tag)
     for block in range(count):
@@ -190,9 +190,9 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @compiled
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write standard normal numbers to `target`, flat (4 * count, lanes): 4 * `count` of them for each lane.
+    """Write standard normal numbers for several draws to `target`, flat (4 * count, lanes): 4 * `count` for each draw.
 
-    The arguments are as for `uniforms`. Each counter gives four numbers.
+    The arguments are as for `uniforms`.
     """
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
@@ -277,10 +277,11 @@ def place(
     values: NDArray[np.float64],
     places: NDArray[np.float64],
 ) -> None:
-    r"""Place b points at the weighted sums :math:`\sum_j w_{ij} y_j` of their neighbors, for several draws in lanes.
+    r"""Place b points at the weighted sums :math:`\sum_j w_{ij} y_j` of their neighbors, for several draws at once.
 
-    The results are written to `places`, flat (b, p, lanes). `values` are the positions y, flat (m, p, lanes),
-    `neighbors` (b, k) are row numbers in `values`, and `weights` are w, flat (b, k, lanes).
+    The last axis of the arrays, lanes, numbers the draws; its length is the length of `tag`. The results are written to
+    `places`, flat (b, p, lanes). `values` are the positions y, flat (m, p, lanes), `neighbors` (b, k) are row numbers
+    in `values`, and `weights` are w, flat (b, k, lanes).
     """
     n, k = neighbors.shape
     p = len(places) // (n * len(tag))
@@ -297,7 +298,7 @@ def place(
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:
-    """Copy `vectors` (p, n, lanes) of several draws to `result` (lanes, n, p), in the order of the points.
+    """Copy `vectors` (p, n, lanes), whose lanes are several draws, to `result` (lanes, n, p), in the order of points.
 
     `vectors` is flat in the last two axes, and `position` (n,) has the row of each point in `vectors`.
     """
@@ -389,7 +390,7 @@ class WeightDistribution:
 def sample_lanes(
     streams: list[tuple[int, int, float]], mean: NDArray[np.float64], factor: NDArray[np.float64], counter: int
 ) -> NDArray[np.float64]:
-    """Return the weights (n, k, lanes) of several draws from a Gaussian with this mean (n, k) and factor (n, k, k).
+    """Return the weights (n, k, lanes) of several draws, the lanes, from Gaussians of mean (n, k) and factor (n, k, k).
 
     There is one draw for each of the `streams`, (seed, index, square root of the scale). `counter` is the first counter
     of each random stream that is used.

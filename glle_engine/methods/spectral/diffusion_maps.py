@@ -274,7 +274,7 @@ def lump(P: NDArray[np.float64] | csr_array, groups: NDArray[np.integer[Any]]) -
 
 
 def _require_few(labels: NDArray[np.int64]) -> None:
-    """Raise `InvalidParameterError` for more than `_MAX_GROUPS` groups, whose chain would be too large for a figure."""
+    """Raise `InvalidParameterError` if the labels have more than 100 groups: the chain would be too large to report."""
     if (count := len(np.unique(labels))) > _MAX_GROUPS:
         raise InvalidParameterError(
             f"{Way('lump', value=True)} takes at most {_MAX_GROUPS} groups; the labels have {count:,}.",
