@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from glle_engine.audit.agreement import standard_error
 from glle_engine.audit.hdbscan import clusters_of
@@ -52,6 +51,7 @@ from glle_engine.reliability.thresholds import (
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy.spatial import cKDTree
 
 COMPONENTS = (10, 3)  # islands that are isolated among this many principal components are isolated in the data, too
 MIN_ISLAND_POINTS = 8  # points of the smallest island
@@ -230,7 +230,7 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     n = len(Y)
     if n > MANY:
         rows = generator(n, 0).permutation(n)[:MANY]
-        return np.asarray(find_islands(Y[rows])[cKDTree(Y[rows]).query(Y)[1]])
+        return np.asarray(find_islands(Y[rows])[_tree(Y[rows]).query(Y)[1]])
     if n < 2 * MIN_ISLAND_POINTS:
         return np.zeros(n, np.int64)
     islands = _with_small_islands(Y, _large_islands(Y))
@@ -249,7 +249,7 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     clusters = clusters_of(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
     if not (is_known := clusters >= 0).any():
         return np.zeros(len(Y), np.int64)
-    return _join_touching(Y, clusters[is_known][cKDTree(Y[is_known]).query(Y)[1]])
+    return _join_touching(Y, clusters[is_known][_tree(Y[is_known]).query(Y)[1]])
 
 
 def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -304,7 +304,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
     is_open = clusters < 0
     limit, count = FAR_CLUMP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
     rows = np.flatnonzero(is_open)
-    distance, nearest = cKDTree(Y[~is_open]).query(Y[rows])
+    distance, nearest = _tree(Y[~is_open]).query(Y[rows])
     joined = clusters[~is_open][nearest]
     while len(rows):
         first = int(np.argmin(distance))
@@ -403,10 +403,16 @@ def _is_in_box(points: NDArray[np.float64], others: NDArray[np.float64], limit: 
     return np.asarray((outside <= limit).all(axis=1))
 
 
+def _tree(points: NDArray[np.float64]) -> cKDTree:
+    from scipy.spatial import cKDTree  # noqa: PLC0415 # an API process does without
+
+    return cKDTree(points)
+
+
 def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
     """Return the distance (m,) of each point to the nearest of `others`; distances above `limit` may be infinite."""
     if points.shape[1] <= TREE_DIMENSIONS:
-        return np.asarray(cKDTree(others).query(points, distance_upper_bound=np.nextafter(limit, np.inf))[0])
+        return np.asarray(_tree(others).query(points, distance_upper_bound=np.nextafter(limit, np.inf))[0])
     return kneighbors_to(np.ascontiguousarray(others), points, 1)[1][:, 0]
 
 
@@ -425,7 +431,7 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
         return float(np.linalg.norm(points[0] - points[1]))
     k = min(DIMENSION_NEIGHBORS, len(points) - 1)
     if points.shape[1] <= TREE_DIMENSIONS:
-        distance = cKDTree(points).query(points, k + 1)[0][:, 1:]
+        distance = _tree(points).query(points, k + 1)[0][:, 1:]
     else:
         distance = kneighbors(np.ascontiguousarray(points), k)[1]
     fifth = min(INNER_NEIGHBOR, k)

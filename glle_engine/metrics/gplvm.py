@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack
-from scipy.optimize import minimize
 
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
@@ -234,6 +233,8 @@ class _Ascent:
 
     def climb(self, start: NDArray[np.float64]) -> Likelihood:
         """Return the maximum that L-BFGS reaches from `start` (4,), the logarithms of the kernel's parameters."""
+        from scipy.optimize import minimize  # noqa: PLC0415 # an API process does without
+
         result = minimize(
             self._falling,
             start,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
-from scipy.spatial import cKDTree
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
@@ -164,6 +163,8 @@ def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp],
 def _counted_by_tree(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.float64]:
+    from scipy.spatial import cKDTree  # noqa: PLC0415 # an API process does without
+
     tree = cKDTree(X)
     excess = np.zeros(len(rows))
     for block in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):

@@ -181,6 +181,9 @@ def main(name: str | None = None) -> int:
 
 def load() -> None:
     """Load compiled code and compute the reference results; before the fork, so that all children share both."""
+    import scipy.optimize  # noqa: PLC0415 # the engine loads these at their first use, which would be in each work-horse
+    import scipy.spatial  # noqa: F401, PLC0415
+
     warm()
     fingerprint()
     draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls are slower

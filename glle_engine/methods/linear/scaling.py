@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy.linalg import solve
-from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
 from glle_engine.base.progress import blocks
@@ -231,6 +230,8 @@ def kernel_to(
 
     `prepare` must have made both the points and X ready for the kernel.
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     kernels: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),
         "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),

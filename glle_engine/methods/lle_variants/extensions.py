@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.graph.neighbors import kneighbors
@@ -53,6 +52,8 @@ def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArr
     With `gamma`, in 1 / squared units of the data, the distances are measured in the feature space of a Gaussian
     kernel.
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     squares = cdist(X, X, "sqeuclidean")
     return np.asarray(np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares)))
 

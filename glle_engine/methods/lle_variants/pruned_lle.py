@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
@@ -151,6 +150,8 @@ def ollivier_ricci(
         Edges of the graph, in either direction.
 
     """
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 # an API process does without
+
     n, k = nearest.shape
     step = directed_graph(nearest)
     one_edge = _keys(step + step.T)

@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
-from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
@@ -120,6 +119,8 @@ def nearest_by(
     on_progress : callable
 
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     n = len(X)
     nearest = np.empty((n, k), np.int32)
     for rows in blocks(n, max(1, BLOCK_ENTRIES // n), stage, on_progress):
@@ -207,6 +208,8 @@ def supervised_neighbors(
     Neighbors are nearest by the Euclidean distance, plus `alpha` times the diameter if the two `labels` (n,) differ.
     The diameter is the largest Euclidean distance between two points of X.
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     diameter = 0.0
     for rows in blocks(len(X), max(1, BLOCK_ENTRIES // len(X)), "diameter", on_progress):
         diameter = max(diameter, float(cdist(X[rows], X).max()))

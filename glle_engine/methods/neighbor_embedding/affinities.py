@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks, silent
@@ -98,6 +97,8 @@ def conditional_affinities(
         row of P is then uniform over these points.
 
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     n = len(X)
     P = np.empty((n, n))
     is_met = np.empty(n, dtype=bool)

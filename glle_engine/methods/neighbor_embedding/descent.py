@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import minimize
 
 from glle_engine.base.progress import blocks
 
@@ -106,6 +105,8 @@ def descend(
         The columns of its Y have mean zero.
 
     """
+    from scipy.optimize import minimize  # noqa: PLC0415 # an API process does without
+
     shape = start.shape
     done = 0
 

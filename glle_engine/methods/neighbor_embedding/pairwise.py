@@ -34,8 +34,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial.distance import cdist
-from scipy.special import xlogy
 
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method
@@ -105,6 +103,8 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
 
     The objective is a function of Y (n, p) that returns its value, in nats, and its gradient (n, p).
     """
+    from scipy.special import xlogy  # noqa: PLC0415 # an API process does without
+
     degrees = P.sum(axis=1)
     constant = float(xlogy(P, P).sum())
 
@@ -122,6 +122,8 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
 
 
 def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, symmetric: bool) -> Embedding:
+    from scipy.special import xlogy  # noqa: PLC0415 # an API process does without
+
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
     joint = joint_affinities(P)
@@ -190,6 +192,8 @@ def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
 
     The weights are squared distances in the data, or equal for all pairs if `kind` is "one".
     """
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     n = len(X)
     if kind == "one":
         weights = np.full((n, n), 1.0 / (n * (n - 1)))

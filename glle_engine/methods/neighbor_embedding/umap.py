@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from scipy.spatial import Delaunay
 
 from glle_engine.base.errors import InvalidParameterError, OutOfRangeError
 from glle_engine.base.parameters import mapping
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+    from scipy.spatial import Delaunay
 
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
@@ -333,6 +333,8 @@ class UmapMap(NeighborMap):
     @cached_property
     def _hull(self) -> Delaunay:
         """The Delaunay triangulation of the embedding, in single precision as umap-learn has it, for `inverse`."""
+        from scipy.spatial import Delaunay  # noqa: PLC0415 # an API process does without
+
         return Delaunay(self.embedding.Y.astype(np.float32), qhull_options="QJ")
 
     @numba_loops("UMAP")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array, identity
-from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.texts import Note, Way
@@ -163,6 +162,8 @@ def diffusion_maps(
     X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
 ) -> Embedding:
     """Embed by the leading eigenvectors of the random walk; with `lump`, `labels` (n,) are groups of its states."""
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
     epsilon = epsilon if spec.bandwidth is None else spec.bandwidth**2

@@ -99,6 +99,28 @@ def test_commands_use_one_blas_thread() -> None:
     assert ran.stdout.split() == ["1"] * 3
 
 
+def test_an_api_process_loads_no_library_that_only_tasks_use() -> None:
+    """Each of them would take a tenth of a second or more at each start."""
+    code = "import sys; from service.cli.supervisor import load_api; load_api(); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ran.stdout.split())
+    assert "service.app" in loaded
+    tasks = {"scipy.optimize", "scipy.spatial", "scipy.special", "scipy.stats", "scipy.cluster", "scipy.interpolate"}
+    libraries = {
+        "sklearn",
+        "umap",
+        "openTSNE",
+        "pacmap",
+        "faiss",
+        "pandas",
+        "pyarrow",
+        "matplotlib",
+        "anndata",
+        "httpx",
+    }
+    assert loaded & (tasks | libraries) == set()
+
+
 def test_the_compiler_s_switch_is_an_error_without_a_traceback() -> None:
     """The engine does not run without compiled code; commands of the server say so."""
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
