@@ -168,42 +168,27 @@ class Parameter:
 
 
 def integer(
-    default: int | str | None,
-    doc: str,
-    *,
-    minimum: int,
-    maximum: int | None = None,
-    words: tuple[str, ...] = (),
-    counts: bool = False,
+    default: int | str | None, doc: str, *, words: tuple[str, ...] = (), counts: bool = False, **bounds: int
 ) -> Any:
     """Declare a field of a specification that is an integer; if its default is None, the value may be None, too.
 
-    For a number of points (`counts`) whose default is an integer, "auto" stands for the default, unless "auto" is one
-    of the `words`.
+    `bounds` are `minimum` and `maximum`. For a number of points (`counts`) whose default is an integer, "auto" stands
+    for the default, unless "auto" is one of the `words`.
     """
-    bounds: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
     fixed = default if counts and isinstance(default, int) and "auto" not in words else None
-    optional = default is None
-    parameter = Parameter(kind="integer", doc=doc, words=words, optional=optional, counts=counts, fixed=fixed, **bounds)
-    return _declare(default, parameter)
+    domain: dict[str, Any] = {"words": words, "optional": default is None, "counts": counts, "fixed": fixed, **bounds}
+    return _declare(default, Parameter(kind="integer", doc=doc, **domain))
 
 
 def number(
-    default: float | str | None,
-    doc: str,
-    *,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-    below: float | None = None,
-    words: tuple[str, ...] = (),
-    counts: bool = False,
+    default: float | str | None, doc: str, *, words: tuple[str, ...] = (), counts: bool = False, **bounds: float
 ) -> Any:
-    """Declare a field of a specification that is a finite number; if its default is None, it may be None, too."""
-    optional = default is None
-    bounds: dict[str, Any] = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
-    parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)
-    return _declare(default, parameter)
+    """Declare a field of a specification that is a finite number; if its default is None, it may be None, too.
+
+    `bounds` are `minimum` or `above`, and `maximum` or `below`.
+    """
+    domain: dict[str, Any] = {"words": words, "optional": default is None, "counts": counts, **bounds}
+    return _declare(default, Parameter(kind="number", doc=doc, **domain))
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
