@@ -37,22 +37,10 @@ KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 def conclude_from_data(audited: AuditedMap) -> Audit:
     """Return the audit of coordinates that are compared only with the data, without maps of halves."""
-    k, facts = audited.options.score_neighbors, audited.facts
-    disturbed = disturbed_by_data(
-        audited.embedding, audited.points, min(k, len(audited.points) // 5), facts.islands.of_points
-    )
-    facts = replace(facts, disturbed=disturbed)
-    statement = state(facts)
-    return Audit(
-        verdict=statement.text,
-        level=statement.level,
-        statement=statement,
-        beyond_chance=_is_beyond(facts),
-        embedding=audited.embedding,
-        islands=facts.islands,
-        disturbed=disturbed,
-        notes=audited.notes,
-    )
+    points, island = audited.points, audited.facts.islands.of_points
+    k = min(audited.options.score_neighbors, len(points) // 5)
+    disturbed = disturbed_by_data(audited.embedding, points, k, island)
+    return _audit(audited, replace(audited.facts, disturbed=disturbed))
 
 
 def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Facts]:
@@ -86,23 +74,12 @@ def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Fa
         disturbed=disturbed_by_samples(embedding, neighbors, probability, half_maps.squeeze, island, halves.is_far),
         groups="" if groups is None else groups.statement(),
     )
-    assert facts.disturbed is not None
     normalized, _, size = normalize(embedding)
     aligned = Alignment.from_maps(normalize_all(half_maps.places), normalized)
-    statement = state(facts)
-    audit = Audit(
-        verdict=statement.text,
-        level=statement.level,
-        statement=statement,
-        beyond_chance=_is_beyond(facts),
-        embedding=embedding,
-        remains=facts.remains,
+    audit = _audit(
+        audited,
+        facts,
         remains_error=standard_error(shares),
-        islands=facts.islands,
-        arrangement=facts.arrangement,
-        neighborhoods=of_neighbors,
-        shape=facts.shape,
-        disturbed=facts.disturbed,
         neighborhood=of_points,
         dimension=audited.dimension,
         spread=size * root_trace(aligned.covariance),
@@ -113,9 +90,29 @@ def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Fa
         chance=audited.chance,
         pairs=len(half_maps.places) // 2,
         rows=rows,
-        notes=audited.notes,
     )
     return audit, facts
+
+
+def _audit(audited: AuditedMap, facts: Facts, **findings: Any) -> Audit:
+    """Return the audit whose statement follows from the facts; `findings` are the fields that are no facts."""
+    assert facts.disturbed is not None
+    statement = state(facts)
+    return Audit(
+        verdict=statement.text,
+        level=statement.level,
+        statement=statement,
+        beyond_chance=_is_beyond(facts),
+        embedding=audited.embedding,
+        remains=facts.remains,
+        islands=facts.islands,
+        arrangement=facts.arrangement,
+        neighborhoods=facts.neighborhoods,
+        shape=facts.shape,
+        disturbed=facts.disturbed,
+        notes=audited.notes,
+        **findings,
+    )
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -74,14 +74,9 @@ class HalfMap:
     @classmethod
     def stacked(cls, half_maps: list[Self]) -> Self:
         """Stack the arrays of several halves' maps along a new first axis."""
-        return cls(
-            places=np.array([half_map.places for half_map in half_maps]),
-            near=np.array([half_map.near for half_map in half_maps]),
-            isolated=np.array([half_map.isolated for half_map in half_maps]),
-            isolated_inside=np.array([half_map.isolated_inside for half_map in half_maps]),
-            apart=None if half_maps[0].apart is None else np.array([half_map.apart for half_map in half_maps]),
-            squeeze=np.array([half_map.squeeze for half_map in half_maps]),
-        )
+        values = {name: [getattr(half_map, name) for half_map in half_maps] for name in vars(half_maps[0])}
+        arrays: dict[str, Any] = {name: None if each[0] is None else np.array(each) for name, each in values.items()}
+        return cls(**arrays)
 
 
 class Halves:

@@ -102,8 +102,8 @@ class FitSpec(SpaceSpec):
     """Parameters of a posterior over reconstruction weights, described by `FitSpec.parameters()`.
 
     Equal fits have equal specifications, because options without effect are reset to their defaults: `max_iter` and
-    `tol` unless the fit is the published em, and the variance "dirichlet" with tangent noise, where "auto" means
-    "dirichlet" anyway. Other options without meaning raise `InvalidParameterError`.
+    `tol` unless the method is "em" and the variant "published", and the variance "dirichlet" with tangent noise, where
+    "auto" means "dirichlet" anyway. Other options without meaning raise `InvalidParameterError`.
     """
 
     method: Method = choice(

@@ -279,11 +279,11 @@ def frames_at(
     for rows in blocks(len(points), size, "frames", on_progress):
         cloud = np.concatenate([points[rows, None, :], X[nearest[rows]]], axis=1)
         cloud -= cloud.mean(axis=1, keepdims=True)
-        frames[rows] = _principal_directions(cloud, p)
+        frames[rows] = principal_directions(cloud, p)
     return frames
 
 
-def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float64]:
+def principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float64]:
     """Return the top p right singular vectors (m, p, d) of m matrices (q, d).
 
     They follow from the eigenvectors of the smaller Gram matrix, of X^T X or X X^T. Where X X^T would cost too many

@@ -107,8 +107,8 @@ def conditional(
 ) -> tuple[NDArray[np.float64], float]:
     """Return the LLE weights (k,) of point i on its neighbors, and its variance per feature given its neighbors.
 
-    The point and the `neighbors` (k,) are rows of X (n, d). If the Gram matrix is singular, as for copies of the point,
-    the weights are 1/k and the variance is 0.
+    The point and the `neighbors` (k,) are rows of X (n, d). If reg is 0 and the Gram matrix is singular, the weights
+    are 1/k and the variance is 0.
     """
     k = len(neighbors)
     differences = X[neighbors] - X[i]
@@ -117,7 +117,7 @@ def conditional(
     gram[np.diag_indices(k)] += ridge
     try:
         solution = np.linalg.solve(gram, np.ones(k))
-    except np.linalg.LinAlgError:  # for copies of a point, the Gram matrix and its ridge are 0
+    except np.linalg.LinAlgError:  # without a ridge, neighbors may reconstruct the point by many weights
         return np.full(k, 1 / k), 0.0
     total = float(solution.sum())
     return solution / total, (1 / total - ridge / k) / X.shape[1]

@@ -57,7 +57,13 @@ from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.parameters import DistanceSpec, GraphSpec, NeighborSpec, choice, integer, number
 from glle_engine.methods.spectral.lle import LleGraphSpec, LleSpec, embedding_of, lle_neighbor_count, lle_of
 from glle_engine.posterior.placement import attach
-from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalized_precision, ridge_factor
+from glle_engine.weights.lle import (
+    Neighborhoods,
+    neighborhoods,
+    normalized_precision,
+    principal_directions,
+    ridge_factor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -262,14 +268,8 @@ def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float
     """Return the distances (m, k) of the points (m, k, d) of m neighborhoods from their weighted principal planes."""
     share = weights / weights.sum(axis=1, keepdims=True)
     offset = points - np.einsum("mk,mkd->md", share, points)[:, None, :]
-    scaled = np.sqrt(share)[:, :, None] * offset
-    if points.shape[2] <= points.shape[1]:
-        axes = np.linalg.eigh(scaled.transpose(0, 2, 1) @ scaled)[1][:, :, -p:]
-        along = offset @ axes
-    else:  # compute the same plane from the smaller matrix
-        values, vectors = np.linalg.eigh(scaled @ scaled.transpose(0, 2, 1))
-        root = np.sqrt(np.maximum(values[:, None, -p:], np.finfo(float).tiny))
-        along = offset @ (scaled.transpose(0, 2, 1) @ (vectors[:, :, -p:] / root))
+    axes = principal_directions(np.sqrt(share)[:, :, None] * offset, p)
+    along = dense.matmul(offset, np.ascontiguousarray(axes.transpose(0, 2, 1)))
     squares = np.einsum("mkd,mkd->mk", offset, offset) - np.einsum("mkp,mkp->mk", along, along)
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 

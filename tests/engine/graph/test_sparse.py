@@ -144,6 +144,9 @@ def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name
     sparse, dense = chosen.embed(csr_array(matrix), spec), chosen.embed(matrix, spec)
     assert disparity(sparse.Y, dense.Y) < 1e-8
     np.testing.assert_allclose(sparse.Y.std(axis=0), dense.Y.std(axis=0), rtol=1e-5)
+    if name == "t-sne":
+        with pytest.raises(GlleError, match="Lanczos method cannot compute 2 principal components"):
+            chosen.embed(csr_array(matrix[:, :2]))
 
 
 @pytest.mark.parametrize("name", ["pca", "pacmap", "sne"])

@@ -118,6 +118,7 @@ def data_of(kind: str) -> np.ndarray:
         "distances on a line": cdist(line, line),
         "a line": line,
         "a line in five features": X @ np.ones((4, 1)) @ np.ones((1, 5)),
+        "a cube": np.stack(np.meshgrid(*[[0.0, 1.0, 2.0]] * 3), axis=-1).reshape(-1, 3),
         "a circle": np.stack([circle.real, circle.imag], axis=1),
         "a sheet": manifolds.make("s_curve", 300, seed=1).X,
     }
@@ -134,6 +135,9 @@ def data_of(kind: str) -> np.ndarray:
         ("kernel-pca", "two points", {}, DegenerateDataError, "span 1 dim"),
         ("mds", "distances on a line", {"dissimilarity": "precomputed"}, DegenerateDataError, "at most 1"),
         ("ppca", "a line in five features", {}, DegenerateDataError, "nothing is left"),
+        ("npe", "a line in five features", {}, DegenerateDataError, "n_components of at most 1"),
+        ("alle", "a line in five features", {"n_neighbors": 3, "reg": 0}, DegenerateDataError, "Raise reg"),
+        ("alle", "a cube", {"n_neighbors": 3, "reg": 0}, DegenerateDataError, "Raise reg"),
         ("isomap", "a line", {"n_neighbors": 3}, DegenerateDataError, "Give fewer components"),
         ("diffusion-maps", "a sheet", {"t": 1_000_000, "epsilon": 1.0}, DegenerateDataError, "Give a smaller t"),
         ("diffusion-maps", "crowded", {}, DegenerateDataError, "remove duplicates"),

@@ -77,6 +77,8 @@ def test_a_point_off_the_plane_loses_its_weight() -> None:
     X[4, 2] = 0.3
     reliable, _ = reliability(X, kneighbors(X, 29)[0], 2, 100, silent)
     assert reliable[4] < 0.2 < 0.9 * np.delete(reliable, 4).min()
+    noisy = X + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
+    assert "planes-unsettled" in codes_of(embed("robust-lle", noisy, max_iter=1))
 
 
 def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> None:

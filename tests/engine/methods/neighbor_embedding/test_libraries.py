@@ -92,11 +92,11 @@ def test_options_that_cannot_be(options: Any, words: str, remedy: str) -> None:
 def test_a_cancelled_descent_with_options_is_cancelled() -> None:
     """An error of the caller's progress callback is raised as it is, and not taken for a fault of the options."""
 
-    def cancel(_: int, __: int, stage: str) -> None:
-        if stage == "descent":
+    def cancel(done: int, _: int, stage: str) -> None:
+        if done and stage == "descent":
             raise TimeoutError("cancelled")
 
-    spec = method("t-sne").spec(**SHORT, options={"max_step_norm": 4.0})
+    spec = method("t-sne").spec(**{**SHORT, "max_iter": 60}, options={"max_step_norm": 4.0})
     with pytest.raises(TimeoutError, match="cancelled"):
         method("t-sne").embed(COUNTS, spec, cancel)
 

@@ -15,7 +15,7 @@ from sklearn import manifold
 from sklearn.manifold import locally_linear_embedding
 
 from glle_engine import fit, manifolds
-from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, TooFewPointsError
 from glle_engine.eigen import leading
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import symmetric_graph
@@ -146,6 +146,16 @@ def test_lle_spans_the_bottom_singular_vectors(few: NDArray[np.float64]) -> None
     same_columns(np.sqrt(n) * right[-2:-4:-1].T, embedding.Y, 1e-5)
     theirs, _ = locally_linear_embedding(few, n_neighbors=k, n_components=2, reg=1e-3, eigen_solver="dense")
     same_columns(np.sqrt(n) * theirs, embedding.Y, 1e-5)
+
+
+def test_an_automatic_k_is_used_for_new_points_too(few: NDArray[np.float64]) -> None:
+    """With n_neighbors="auto", training and new points have the positions of LLE with the k that was found."""
+    automatic = embed("lle", few[:300], n_neighbors="auto")
+    plain = embed("lle", few[:300], n_neighbors=automatic.figures["n_neighbors"])
+    np.testing.assert_array_equal(automatic.Y, plain.Y)
+    np.testing.assert_array_equal(automatic.transform(few[300:]), plain.transform(few[300:]))
+    with pytest.raises(TooFewPointsError):
+        METHODS["lle"].require_possible(2, 3, METHODS["lle"].spec.from_dict({"n_neighbors": "auto"}))
 
 
 def markov(X: NDArray[np.float64], epsilon: float, alpha: float) -> NDArray[np.float64]:
