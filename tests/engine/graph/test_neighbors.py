@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.graph.relations import Data, Distances
 from glle_engine.graph.sparse import SparsePoints
@@ -94,16 +93,6 @@ def test_impossible_numbers_of_neighbors_are_refused() -> None:
             with pytest.raises(error, match=f"from 1 to {maximum}"):
                 search(k)
         assert all(len(set(row)) == maximum for row in search(maximum)[0].tolist())
-
-
-@pytest.mark.parametrize("d", [3, 30])
-def test_the_closest_pair_of_ties_is_the_first(d: int) -> None:
-    """Of the shortest edges between two grids, the one with the smallest indices becomes the bridge."""
-    grid = np.zeros((16, d))
-    grid[:, :2] = np.argwhere(np.ones((4, 4)))
-    X = np.concatenate([grid, grid + np.eye(d)[0] * 10])
-    pairs = [bridge(X, kneighbors(X, 4)[0])[2] for X in (X, X + 1024)]
-    assert pairs[0] == pairs[1] == [(12, 16)]
 
 
 def _space(X: NDArray[np.float64], kind: str) -> Data:

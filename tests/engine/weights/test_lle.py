@@ -27,13 +27,6 @@ def test_weights_solve_the_regularized_problem(sheet: NDArray[np.float64]) -> No
     np.testing.assert_allclose(weights, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_duplicates_all_around_get_equal_weights() -> None:
-    """If all neighbors equal the point, every weight is 1/k."""
-    X = np.repeat(np.random.default_rng(0).standard_normal((4, 3)), 6, axis=0)
-    neighbors = np.sort(kneighbors(X, 5)[0], axis=1)
-    np.testing.assert_allclose(lle_weights(X, neighbors), 0.2)
-
-
 def test_weights_of_the_oracle(oracle: dict[str, Any]) -> None:
     """With the absolute ridge of 1e-7 of the authors' program, the weights equal those of the program."""
     weights = lle_weights(oracle["X"], oracle["neighbors"].astype(np.int32), 1e-7, ridge="absolute")
