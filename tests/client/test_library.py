@@ -23,7 +23,6 @@ from glle_engine.methods import method
 from glle_engine.metrics.registry import score
 from glle_engine.posterior.npz import save
 from glle_engine.reliability.calibration import calibrate
-from glle_engine.reliability.thresholds import MANY_DISTURBED
 from tests.client.answers import Service
 
 if TYPE_CHECKING:
@@ -230,32 +229,17 @@ def test_plot_draws_the_coordinates(posterior: Any, axes: Any) -> None:
         np.testing.assert_allclose(np.asarray(axes.collections[0].get_offsets()), expected, atol=1e-6)
 
 
-def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
-    """Words as labels have a legend, numbers a color map."""
-    glle.plot(posterior, CLASSES, ax=axes)
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["high", "low"]
-    np.testing.assert_array_equal(axes.collections[0].get_array(), CLASSES == "low")
-    axes.clear()
-    glle.plot(posterior, SHEET.coordinates[:, 0], ax=axes, s=3)
-    np.testing.assert_array_equal(axes.collections[0].get_array(), SHEET.coordinates[:, 0])
-
-
-@pytest.mark.parametrize("by", ["opacity", "size"])
-def test_plot_shows_the_spread(posterior: Any, axes: Any, by: Any) -> None:
-    """The point with the largest spread is the faintest or the largest; a summary has its own spread."""
+def test_plot_takes_a_summary_as_the_spread(posterior: Any, axes: Any) -> None:
+    """`spread` may be an object with a spread, and other options are those of `scatter`."""
     summary = posterior.summary(8, scale=1)
-    for shown, spread in ((summary, summary), (posterior, summary), (posterior, summary.spread)):
-        axes.clear()
-        glle.plot(shown, spread=spread, by=by, ax=axes)
-        values = axes.collections[0].get_alpha() if by == "opacity" else axes.collections[0].get_sizes()
-        extreme = np.argmin(values) if by == "opacity" else np.argmax(values)
-        assert extreme == np.argmax(summary.spread)
+    glle.plot(posterior, spread=summary, by="size", ax=axes, linewidths=2)
+    points = axes.collections[0]
+    assert np.argmax(points.get_sizes()) == np.argmax(summary.spread)
+    assert points.get_linewidths() == [2]
 
 
 def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the shapes or the first bad point, or names the package to install."""
+    """The error has the shape or the choices, or names the package to install."""
     for wrong, message in (
         ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 150"),
         ({"spread": [1.0]}, "spread"),
@@ -264,12 +248,6 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
     ):
         with pytest.raises(ValueError, match=message):
             glle.plot(posterior, ax=axes, **wrong)
-    with pytest.raises(ValueError, match="str has no coordinates"):
-        glle.plot("post_1", ax=axes)
-    with pytest.raises(ValueError, match="There are no points to draw"):
-        glle.plot(X[:0], ax=axes)
-    with pytest.raises(ValueError, match=r"1 of 150 points have .* not finite, first point 7 \(from 0\)"):
-        glle.plot(np.where(np.arange(N)[:, None] == 7, np.inf, X), ax=axes)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match="pip install matplotlib"):
         glle.plot(posterior)
@@ -296,78 +274,27 @@ def test_an_audit_is_drawn_with_its_verdict(audit: Any, axes: Any) -> None:
     assert len(axes.patches) == audit.islands.count
 
 
-def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
-    """Islands have solid outlines if they stay and dashed ones if not, tears have lines, and no text is cut off."""
-    rng = np.random.default_rng(0)
-    sheet = np.c_[rng.uniform(-2, 2, (300, 2)), 0.02 * rng.standard_normal((300, 3))]
-    torn = sheet[:, :2] + 4 * (sheet[:, :1] > 0)
-    groups = 9 * np.eye(5)[np.arange(300) % 3] + rng.standard_normal((300, 5))
-    split, kept = glle.audit(sheet, torn, method="pca"), glle.audit(groups, method="pca")
-    assert len(split.disturbed.tears)
+def test_given_axes_make_room_for_texts_and_legend(audit: Any, posterior: Any, axes: Any) -> None:
+    """Titles, the lines below and a legend beside the points are within the figure of given axes."""
     figure = axes.figure
     figure.clear()
-    for panel, audited in zip(figure.subplots(1, 2), (split, kept), strict=True):
-        audited.plot(ax=panel)
-        outlines = [patch.get_linestyle() for patch in panel.patches]
-        is_solid = audited.islands.stays & (audited.level in {"trust", "partly"})
-        assert outlines == ["-" if stays else "--" for stays in is_solid]
-        marked = bool(len(audited.disturbed.tears)) + bool(0 < audited.is_glued.mean() <= MANY_DISTURBED)
-        assert len(panel.collections) == 1 + marked
+    left, right = figure.subplots(1, 2)
+    audit.plot(ax=left)
+    glle.plot(posterior, CLASSES, ax=right)
     figure.canvas.draw()
-    for panel in figure.axes:
-        for text in (panel.title, panel.xaxis.label):
-            box = text.get_window_extent()
-            assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
-
-
-def test_names_of_many_groups_do_not_cover_each_other() -> None:
-    """Of sixty groups' names few overlap; a legend stays within the picture and beside the axes."""
-    rng = np.random.default_rng(1)
-    Y = 30 * rng.random((60, 2))[np.arange(600) % 60] + 0.3 * rng.standard_normal((600, 2))
-    names = np.array([f"type {number:02}" for number in range(60)])[np.arange(600) % 60]
-    axes = glle.audit(np.c_[Y, Y[:, 0] * Y[:, 1]], Y, method=lambda part: part[:, :2], labels=names).plot()
-    axes.figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in axes.texts if text.get_text() in set(names)]
-    assert len(boxes) == 60
-    assert sum(a.overlaps(b) for number, a in enumerate(boxes) for b in boxes[:number]) <= 6
-    figure = axes.figure
-    figure.clear()
-    for panel in figure.subplots(1, 2):
-        glle.plot(Y, names[:600] < "type 20", ax=panel)
-    figure.canvas.draw()
-    for panel in figure.axes:
-        key = panel.get_legend()
-        assert key is not None
-        legend = key.get_window_extent()
-        assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
-        assert legend.x0 >= panel.get_window_extent().x1
+    for text in (left.title, left.xaxis.label, right.title, right.xaxis.label):
+        box = text.get_window_extent()
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    legend = right.get_legend().get_window_extent()
+    assert right.get_window_extent().x1 <= legend.x0 < legend.x1 <= figure.bbox.x1
 
 
 def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) -> None:
-    """A plotted posterior has the summary's stability as opacity and in its title, and regions in view."""
+    """A plotted posterior has the stability of its summary as opacity and in its title."""
     summary = posterior.summary(40, scale=1)
     glle.plot(posterior, ax=axes)
     np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * summary.stability)
     assert f"{summary.stability.mean():.0%} of a point's neighbors stay" in axes.get_title()
-    (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    assert high - low == pytest.approx(top - bottom)
-    assert {patch.get_facecolor()[3] for patch in axes.patches} == {0.1}
-
-
-def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> None:
-    """An audit's ellipses have its radii; a summary's hold 50 % and 90 % of a normal distribution."""
-    from glle_engine.base.pictures.points import PointTable  # noqa: PLC0415 # one test
-
-    points = PointTable.from_result(audit)
-    assert points.covariance is not None
-    np.testing.assert_allclose(
-        np.trace(points.covariance, axis1=1, axis2=2), (audit.regions["mean"].half_axes ** 2).sum((1, 2))
-    )
-    assert points.radii == dict(zip((0.5, 0.9), audit.regions["mean"].radii, strict=True))
-    summary = PointTable.from_result(posterior.summary(8, scale=1))
-    drawn = np.random.default_rng(0).standard_normal((100_000, 2))
-    for level, radius in summary.radii.items():
-        assert np.mean(np.linalg.norm(drawn, axis=1) < radius) == pytest.approx(level, abs=0.01)
 
 
 def test_frames_have_a_row_for_each_point(posterior: Any, audit: Any) -> None:

@@ -50,7 +50,7 @@ def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
 
 
 def test_the_nearest_rows_on_every_map(explorer: Explorer) -> None:
-    """A selected row has its nearest rows in the data and on each map; those that are near in one only are framed."""
+    """A selected row lists its nearest rows in the data and on each map; rows near on a map alone are framed."""
     explorer.open_sheet("s_curve", 60)
     explorer.choose_methods("pca", "isomap")
     explorer.at("compare-go").click()

@@ -84,7 +84,7 @@ def make_maps(folder: Path) -> None:
 
 
 def true_scores(points: Points, Y: Array) -> dict[str, float | None]:
-    """Return the score of a map Y (n, 2) for each question, by the true coordinates of its points.
+    """Return how well a map Y (n, 2) shows the "neighbors", "layout" and "groups" of the true coordinates.
 
     The score for "groups" is None if the data have no groups.
     """

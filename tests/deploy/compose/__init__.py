@@ -1,1 +1,1 @@
-"""Tests of the real containers, built and run by a separate engine."""
+"""Tests of the real containers, which a dockerd of the tests builds and runs."""
