@@ -121,23 +121,6 @@ def test_objects_that_only_look_like_sequences_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "send",
-    [
-        upload_of,
-        lambda masked: upload_of(list(masked)),
-        lambda masked: upload_of(masked.data, {"labels": masked[:, 0]}),
-    ],
-)
-def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any]) -> None:
-    """Masked values are refused, for an upload has no mask; a masked array without any goes as its data."""
-    X = np.arange(8.0).reshape(4, 2)
-    sent = upload_of(np.ma.masked_array(X, mask=False)).body.pieces()
-    np.testing.assert_array_equal(np.load(io.BytesIO(b"".join(sent))), X)
-    with pytest.raises(ValueError, match=r"2 values of .* are masked.*getmaskarray"):
-        send(np.ma.masked_array(X, mask=np.array([[1, 0], [1, 0], [0, 0], [0, 0]], bool)))
-
-
-@pytest.mark.parametrize(
     ("data", "options", "message"),
     [
         (np.ones((2, 2)), {"labels": "a"}, "give a frame of pandas or polars"),

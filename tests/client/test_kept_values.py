@@ -152,6 +152,8 @@ MASKED = np.ma.masked_array(np.arange(float(N)), mask=np.arange(N) == 3)
         lambda: glle.compare(X, ["pca"], truth=np.ma.column_stack([MASKED, MASKED])),
         lambda: upload_of(POINTS, {"labels": MASKED}),
         lambda: upload_of(X, {"colors": MASKED}),
+        lambda: upload_of(np.ma.column_stack([MASKED, MASKED])),
+        lambda: upload_of(list(np.ma.column_stack([MASKED, MASKED]))),
         lambda: glle.Embedding("supervised-lle").fit(X, MASKED),
     ],
 )

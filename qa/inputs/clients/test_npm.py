@@ -1,4 +1,4 @@
-"""npm without a registry, and lock files without one in them."""
+"""Checks of generated clients on a machine without npm's registry, and the packages that the lock file pins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILING = '#!/bin/sh\n[ "$1" = --version ] && echo v20.19.0 && exit\necho "npm e
 
 @pytest.fixture
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a node and an npm that fails first in the path; return a folder with a lock file."""
+    """Put a node, and an npm that fails, first in the path; return a folder with a lock file."""
     for name in ("node", "npm"):
         (tmp_path / name).write_text(FAILING.format(code="ENOTFOUND"))
         (tmp_path / name).chmod(0o755)
@@ -42,7 +42,7 @@ def test_the_lock_file_pins_licensed_packages_and_names_no_host() -> None:
 def test_no_registry_is_no_failure_unless_required(
     failing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The program says that the TypeScript page was not checked, and checks the other one."""
+    """Without the registry the program says that TypeScript was not checked, and checks the Python client."""
     monkeypatch.setattr(program, "FOLDER", failing)
     monkeypatch.setattr(program, "check", lambda *pages: len(pages) - 1)
     assert program.main() == 0
@@ -56,7 +56,7 @@ def test_no_registry_is_no_failure_unless_required(
 def test_without_npm_the_length_of_lines_is_still_checked(
     failing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lint passes without types if npm may be missing, and fails by a long line."""
+    """Without npm, lint checks no types; it still fails for a long line."""
     monkeypatch.setattr(page, "FOLDER", failing)
     monkeypatch.setattr(page, "SCRIPTS", (failing,))
     (failing / "view.js").write_text(f"let short;\nconst text = '{'x' * 120}';\n")
@@ -68,7 +68,7 @@ def test_without_npm_the_length_of_lines_is_still_checked(
 
 
 def test_another_failure_of_npm_is_one(failing: Path) -> None:
-    """A lock file that does not fit is a fault of the change."""
+    """A lock file that npm refuses is an error, also where npm is optional."""
     (failing / "npm").write_text(FAILING.format(code="EUSAGE"))
     with pytest.raises(RuntimeError, match="EUSAGE"):
         npm.install(failing)
