@@ -19,7 +19,8 @@ All factors, solves and iterations are compiled code of fixed order, with the sa
 B of the mean weights is factored without pivoting (`glle_engine.eigen.lu`) if possible, else with pivoting
 (`glle_engine.linalg.sparse_lu`). If the batched solver (`glle_engine.eigen.batched`) rejects a published draw, the draw
 is solved with iterative refinement before pivoting is tried. The fill-reducing order (`glle_engine.eigen.pattern`) is a
-function of the pattern. The last resort is to factor a shifted M (`glle_engine.eigen.lu`).
+function of the pattern. The last resort is to factor a shifted M (`glle_engine.eigen.lu`), for which SuperLU only
+provides the order.
 """
 
 from __future__ import annotations

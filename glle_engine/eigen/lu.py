@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, diags_array, identity
+from scipy.sparse import csc_array, csr_array, identity
+from scipy.sparse.linalg import spilu
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.base.texts import Way
@@ -28,7 +29,6 @@ from glle_engine.eigen.batched.solves import (
 )
 from glle_engine.eigen.batched.structure import addresses, packed_addresses
 from glle_engine.eigen.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, largest_eigenpairs, start_vector
-from glle_engine.eigen.minimum_degree import minimum_degree
 from glle_engine.linalg import dense
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.rows import norm, project_out
@@ -387,14 +387,27 @@ def shift_invert(
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Factor a sparse positive definite matrix (n, n); return a function that solves for a right-hand side (n,)."""
-    graph = (matrix - diags_array(matrix.diagonal(), format="csc")).tocsc()
-    groups = np.zeros(matrix.shape[0], np.int32)
-    order = minimum_degree(graph.indptr.astype(np.int64), graph.indices.astype(np.int32), groups)
+    order = _minimum_degree(matrix)
     permuted = matrix[order][:, order].tocsc()
     permuted.sort_indices()
     factors = SparseLU.factor(permuted.indptr.astype(np.int32), permuted.indices, permuted.data, 0.0)
     position = np.argsort(order, kind="stable")
     return lambda f: factors.solve(f[order])[position]
+
+
+def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
+    """Return a fill-reducing elimination order (n,) of a symmetric matrix with a full diagonal, from SuperLU.
+
+    The order depends on the pattern only. scipy returns it only with a factorization, so that an identity matrix with
+    explicit zeros is factored incompletely, which takes little time.
+    """
+    pattern = matrix.copy()
+    pattern.data = (pattern.indices == np.repeat(np.arange(matrix.shape[0]), np.diff(pattern.indptr))).astype(float)
+    options = {"SymmetricMode": True}
+    factors = spilu(
+        pattern, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
+    )
+    return np.argsort(factors.perm_c, kind="stable")
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
