@@ -70,6 +70,8 @@ def test_csv_label_column() -> None:
         assert (texts(table), table.values.tolist()) == ((["x", "y"], ["b", "a"], None, None), [[1, 2], [3, 4]])
     table = read("7,1,2\n8,3,4\n", CSV, labels="0")
     assert (texts(table), table.values.tolist()) == ((None, [7, 8], None, None), [[1, 2], [3, 4]])
+    table = read("1,7;8\n2,9;5\n", CSV, labels="1")  # semicolons and decimal commas are not tried
+    assert (texts(table)[1], table.values.tolist()) == (["7;8", "9;5"], [[1], [2]])
 
 
 def test_json_is_a_matrix() -> None:
