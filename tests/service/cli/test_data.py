@@ -37,7 +37,7 @@ def _environment(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_that_makes_no_data_creates_nothing(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a folder without a service its folder stays empty, and so does a misspelled folder."""
+    """Run in a folder without a service, such as a misspelled one, a command that makes no data leaves it empty."""
     monkeypatch.setattr(doctor, "engine", lambda _: iter(()))  # takes seconds, and has no folder
     monkeypatch.chdir(tmp_path)
     code = main(command)
@@ -52,7 +52,7 @@ def test_a_command_that_makes_no_data_creates_nothing(
 def test_a_command_on_other_servers_creates_no_folder(
     command: list[str], stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the URLs of the servers it reads Redis, and the missing folder of the files is an empty one."""
+    """If the settings name the servers, a command reads Redis, and does not create a missing data folder."""
     stores.keys.create("alice", ("read",), "", None)
     monkeypatch.setenv("GLLE_DATA_DIR", str(tmp_path / "other"))
     main(command)
@@ -157,7 +157,7 @@ def test_a_reachable_service_logs_how_to_create_a_key(capsys: pytest.CaptureFixt
 def test_scrub_names_each_damaged_record(
     stores: Stores, drawn_posterior: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It reads the files of every kind of record, and ends with 1 if one is damaged."""
+    """`glle scrub` reads the files of every kind of record, and ends with exit code 1 if one is damaged."""
     assert main(["scrub"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["1 data sets read.", "1 posteriors read."]
     id_ = drawn_posterior.rpartition("/")[2]

@@ -95,7 +95,7 @@ def test_a_good_deployment_is_all_ok(stores: Stores, monkeypatch: pytest.MonkeyP
 
 
 def test_wrong_policies_are_named(stores: Stores, broken: str) -> None:
-    """Eviction in the queue, and one server for both, are problems; no persistence and an unlimited cache warnings."""
+    """A queue server that evicts, or that is also the cache, is a problem; no persistence is a warning."""
     other_database = stores.settings.redis_url.removesuffix("/0") + "/1"
     checks = checks_by_name(doctor.deployment(replace(stores.settings, redis_url=broken)))
     assert (checks["queue server"].state, checks["queue persistence"].state) == ("problem", "warning")
@@ -112,7 +112,7 @@ def test_wrong_policies_are_named(stores: Stores, broken: str) -> None:
 
 
 def test_an_unreachable_server_is_one_problem(stores: Stores) -> None:
-    """Checks that depend on it are skipped; the password is hidden."""
+    """A server that does not answer is one problem; checks that need it are skipped, and the password is hidden."""
     nowhere = "redis://:hidden@127.0.0.1:1/0"
     checks = checks_by_name(doctor.deployment(replace(stores.settings, redis_url=nowhere)))
     assert checks["queue connection"].state == "problem"
@@ -239,7 +239,7 @@ def test_a_service_with_keys(guarded_client: httpx.Client, stores: Stores) -> No
 
 
 def test_records_without_files_are_named(stores: Stores) -> None:
-    """Also if some files are left; the mark alone would not tell."""
+    """Records that have lost their file are named, also if the files of other records are left."""
     kept, lost = (stores.datasets.add(Table(values=np.eye(n), source={}))[0] for n in (3, 4))
     stores.mark.renew()
     check = checks_by_name(doctor.deployment(stores.settings))["files"]
@@ -305,7 +305,7 @@ def test_the_data_folder_of_a_stopped_service_is_checked(
 
 
 def test_what_the_log_survives_is_named(stores: Stores, tmp_path: Path) -> None:
-    """A power cut loses the last second of `everysec`; a user that cannot see the setting is told so."""
+    """`appendfsync everysec` is a warning, and a user that cannot read this setting is told so."""
     stores.client.config_set("appendfsync", "everysec")
     info = {"aof_enabled": 1}
     check = doctor._persistence(stores.client, info)
@@ -352,7 +352,7 @@ def test_servers_that_are_old_or_far_away_are_named(
     state: str,
     remedy: str | None,
 ) -> None:
-    """Each has its remedy; the page names the same oldest version."""
+    """An old or a distant server has a remedy; the page of the documentation names the same oldest version."""
     page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
     assert f"glle needs Redis {'.'.join(map(str, doctor.OLDEST_REDIS))} or newer" in page
     monkeypatch.setattr(stores.client, "info", lambda *_: {"redis_version": version})

@@ -135,7 +135,7 @@ def test_the_compiler_s_switch_is_an_error_without_a_traceback() -> None:
 def test_a_wrong_password_is_reported_at_once(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """A server that is away may come later; one that refuses the password will not accept it later."""
+    """A command does not wait for a server that refuses the password, unlike for a server that does not answer."""
     settings = stores.settings
     wrong = re.sub("//.*@", "//:wrong@", settings.redis_url)
     assert require_login(replace(settings, cache_url=AWAY["GLLE_CACHE_URL"])) == ["GLLE_CACHE_URL"]
@@ -206,7 +206,7 @@ COMMANDS = {
 def test_no_command_works_on_a_loss(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """It ends with `CANNOT_START`, and the message names the remedy; no key is created."""
+    """After a loss, each command ends with `CANNOT_START` and names the remedy; no key is created."""
     stores.keys.create("alice", ("read",), "", None)
     stores.mark.renew()
     stores.client.flushall()

@@ -86,7 +86,7 @@ def test_serve_replaces_a_killed_process_and_drains_all(settings: Settings, tmp_
 
 
 def test_a_stopping_head_says_so(settings: Settings, tmp_path: Path) -> None:
-    """Its processes prolong the alive file; after SIGTERM the log has the drain and the end."""
+    """The processes touch the alive file; after SIGTERM the log has the start of the drain and the end."""
     alive = tmp_path / "alive"
     with run_serve(replace(settings, alive_file=str(alive)), tmp_path) as (head, _):
         until(lambda: alive.stat().st_mtime > time.time())

@@ -58,7 +58,7 @@ def result(client: httpx.Client, stores: Stores, drawn_posterior: str) -> str:
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of a table join to the table."""
+    """A table that is written in blocks is the same table."""
     monkeypatch.setattr(arrays, "_CSV_VALUES", 6)
     monkeypatch.setattr(arrays, "_ARROW_VALUES", 8)
     values = np.random.default_rng(0).normal(size=(7, 3))
@@ -172,7 +172,7 @@ def test_a_slice_of_a_data_set_has_its_labels_and_coordinates(client: httpx.Clie
     ],
 )
 def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
-    """Half open, negative from the end, lists in order; the whole axis has no tag."""
+    """Slices are half open and may be negative, lists keep their order; the whole axis has no tag."""
     chosen = Selection.from_query(text, 5, "points")
     assert list(chosen.positions) == list(expected)
     values = np.arange(20).reshape(2, 5, 2)
@@ -198,7 +198,7 @@ def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
 
 
 def test_slices_of_missing_axes_are_refused(client: httpx.Client, result: str, drawn_posterior: str) -> None:
-    """A slice out of range, or of a missing axis, is refused over HTTP, too."""
+    """A slice beyond the points or the draws of a result is refused over HTTP, too."""
     for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn_posterior}/draws/0?points=150"):
         check_problem(client.get(path), 422, "slice-out-of-range")
 
@@ -236,7 +236,7 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
 
 
 def test_float32_is_rounded_once() -> None:
-    """float32 of float64 is the nearest one; integers stay. What would be infinite is refused, in any block."""
+    """float32 of float64 is the nearest float32; integers stay. Values beyond float32 are refused, in any block."""
     values = np.array([[0.1, 1 / 3]])
     stack = Stack.from_array(values, "float32")
     assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
@@ -339,7 +339,7 @@ FORMULAS = ["=1+1", "+a", "-b", "@c", "plain", "a=b"]
 
 
 def test_texts_that_a_spreadsheet_would_run_are_quoted_on_request(client: httpx.Client) -> None:
-    """Ids, labels and names are changed in this form only, and numbers in none."""
+    """With formulas=quoted, an apostrophe precedes ids, labels and names that begin like a formula, and no number."""
     body = {
         "data": [[-1.5, float(row)] for row in range(6)],
         "names": ["=x", "y"],

@@ -87,7 +87,7 @@ def test_a_started_response_is_aborted(stores: Stores, monkeypatch: pytest.Monke
 def test_a_disconnect_during_an_upload_is_no_error(
     app: FastAPI, client: httpx.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It counts as 499, logs no error, and leaves no file."""
+    """A client that disconnects while it uploads is counted as 499; no error is logged, and no file is left."""
     monkeypatch.setattr(app.state.metrics, "drain", lambda: ({}, 0))  # a flush leaves the counts
 
     def counted() -> list[tuple[str, str, int]]:

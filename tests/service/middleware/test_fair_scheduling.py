@@ -62,7 +62,7 @@ def test_requests_of_a_tenant_keep_their_order() -> None:
 
 
 def test_a_request_that_gives_up_takes_no_place() -> None:
-    """The next one begins in its place, and nothing is left behind."""
+    """If a waiting request is cancelled, the next one begins in its place, and nothing is left behind."""
 
     async def run() -> FairScheduler:
         scheduler = FairScheduler(1)

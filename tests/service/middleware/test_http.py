@@ -69,7 +69,7 @@ def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str
 
 
 def test_a_range_of_another_version_is_the_whole(client: httpx.Client, paths: dict[str, str]) -> None:
-    """If-Range with this ETag gets the range; another, a weak one or a date gets the whole, like malformed ranges."""
+    """The range is sent only if If-Range is the current strong ETag; malformed ranges get the whole, too."""
     for path in paths.values():
         whole = client.get(path, headers=PLAIN)
         range_headers, tag = {**PLAIN, "range": "bytes=0-9"}, whole.headers["etag"]
@@ -124,7 +124,7 @@ def lasting(answer: httpx.Response) -> dict[str, str]:
 
 
 def test_head_of_every_kind_of_route(client: httpx.Client, drawn_posterior: str) -> None:
-    """Errors, pages and lists, too; metrics count HEAD of the route."""
+    """HEAD works for errors, pages and lists, too; metrics count it with its route."""
     for path in (drawn_posterior, "/v1/info", "/v1/datasets", "/docs", "/nowhere", "/v1/jobs/none", "/metrics"):
         get, head = client.get(path), client.head(path)
         assert (head.status_code, head.content) == (get.status_code, b"")
@@ -141,7 +141,7 @@ def test_head_of_every_kind_of_route(client: httpx.Client, drawn_posterior: str)
     ],
 )  # fmt: skip
 def test_gzip_needs_accept_encoding(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
-    """By name or `*`, unless the quality is 0."""
+    """Gzip is accepted by its name or by `*`, unless the quality is 0."""
     assert accepts_gzip(accepted) is expected
 
 

@@ -50,7 +50,7 @@ def open_settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFa
     ],
 )  # fmt: skip
 def test_a_prefix_is_a_path_of_this_host(text: str, prefix: str | None) -> None:
-    """Slashes at its ends do not matter; what is no plain path is no prefix."""
+    """A prefix is a plain path; slashes at its ends do not matter."""
     assert normal_prefix(text) == prefix
     if prefix is None:
         with pytest.raises(SettingsError, match="GLLE_ROOT_PATH"):
@@ -121,13 +121,13 @@ def test_links_are_below_the_prefix_of_a_trusted_proxy(open_settings: Settings) 
 
 
 def test_the_prefix_of_any_other_client_is_ignored(open_settings: Settings) -> None:
-    """A client could lead others elsewhere, by an answer that is cached."""
+    """The prefix that an untrusted client sends is ignored, because a cached answer could lead others elsewhere."""
     with serving(connected_app(Stores.connect(open_settings))) as client:
         check_below(client, "", "", **{"X-Forwarded-Prefix": "/glle"})
 
 
 def test_the_page_names_no_address_from_the_root() -> None:
-    """Its files are relative, and its scripts ask through `address`, which adds the path of the page."""
+    """The files of the page are relative, and its scripts ask through `address`, which adds the path of the page."""
     page = (FOLDER / "index.html").read_text("utf-8")
     assert not re.findall(r"""(?:href|src)=["']?/""", page)
     for path in (FOLDER / "js").rglob("*.js"):

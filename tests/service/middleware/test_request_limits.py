@@ -97,7 +97,7 @@ def test_a_body_at_the_minimum_speed_is_accepted(port: int) -> None:
 
 
 def test_a_body_that_is_held_ends_whatever_it_has_sent(port: int, settings: Settings) -> None:
-    """A client that sends most of a large body at once has as little time for the rest as one that sends nothing."""
+    """A client that sends most of a body at once has as little time for the rest as a client that sends nothing."""
     first = UPLOAD + b"Content-Length: 200000\r\n\r\n" + b"1,2\n" * 45_000
     status, problem = drip(port, first, b"1")
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
@@ -136,7 +136,7 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_places")
 def test_slow_bodies_take_no_place_of_quick_requests(stores: Stores) -> None:
-    """Without keys, too: a new body takes the place of the slowest one, and requests without a body pass."""
+    """A new body takes the place of the slowest one, and requests without a body pass, also without keys."""
     connected = Stores.connect(stores.settings)
     with serving(connected_app(connected)) as client, held(str(client.base_url), 8) as sockets:
         until(lambda: connected.shares.bodies.used == 8)
@@ -190,7 +190,7 @@ def test_the_bodies_and_requests_of_a_tenant_leave_places_to_others(
 
 
 def test_bytes_that_arrive_count_against_their_tenant(stores: Stores) -> None:
-    """They are in its usage, and beside other bodies in its quota; a single one may have data that are known."""
+    """Bytes of arriving bodies count in usage and quota; a single body may exceed it, as its data may be known."""
     connected = Stores.connect(replace(stores.settings, quotas="*=bytes:5000,incoming:90KB"))
     with serving(connected_app(connected)) as client:
         known = client.post("/v1/datasets", content=b"1,2\n" * 100 + b"3,4\n", headers=CSV)

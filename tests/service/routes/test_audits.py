@@ -128,7 +128,7 @@ def test_a_posterior(client: httpx.Client, stores: Stores, monkeypatch: pytest.M
 
 
 def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -> None:
-    """Coordinates beside a data set show fidelity, islands and tears; stored and inline ones are one job."""
+    """Coordinates of a data set have fidelity, islands and tears; stored and inline ones share one job."""
     rows = ROLL.coordinates.round(3)
     place, result = run_audit(client, stores, dataset=dataset, coordinates=rows.tolist())
     again = client.post("/v1/audits", json={"dataset": dataset, "coordinates": upload(client, rows)})
@@ -144,7 +144,7 @@ def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -
 def test_the_latest_statement_is_a_partial_result(
     client: httpx.Client, stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the job runs, a client reads its statements so far; nothing stores them."""
+    """While the job runs, a client reads the statements of the audit so far, which no cache may store."""
     job = client.post("/v1/audits", json={"dataset": dataset, "method": "pca"}).json()
     partial = f"{job['links']['self']}/result?partial=true"
     assert client.get(partial).status_code == 202

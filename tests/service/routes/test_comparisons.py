@@ -32,7 +32,7 @@ def answer(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[s
 
 @pytest.mark.parametrize("space", [{}, {"standardize": "zscore"}])
 def test_the_answer_is_the_engines(client: httpx.Client, stores: Stores, space: dict[str, Any]) -> None:
-    """The same sentences, maps and levels; a candidate that refuses is a row with its problem."""
+    """Sentences, best maps and levels are the engine's; a method that cannot run is a row with its problem."""
     body = {"dataset": upload(client, X), "methods": [*METHODS, {"method": "lle", "parameters": {"n_neighbors": 95}}]}
     comparison = answer(client, stores, {**body, **space, "scores": ["trustworthiness"]})
     candidates = candidates_of(["pca", ("isomap", {"n_neighbors": 12})])
@@ -57,7 +57,7 @@ def test_the_answer_is_the_engines(client: httpx.Client, stores: Stores, space: 
 def test_an_audit_afterwards_computes_nothing(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its result is stored by the comparison, for the embedding and for its method."""
+    """A comparison stores the results of its audits, for the embedding and for the method."""
     dataset = upload(client, X)
     comparison = answer(client, stores, {"dataset": dataset, "methods": METHODS})
     row = next(row for row in comparison["rows"] if not row["is_preliminary"])
@@ -70,7 +70,7 @@ def test_an_audit_afterwards_computes_nothing(
 
 
 def test_default_candidates_and_labels(client: httpx.Client, stores: Stores) -> None:
-    """A dozen at most of the installed methods; rows of one method have distinct labels."""
+    """By default at most a dozen installed methods are compared; rows of one method have distinct labels."""
     job = client.post(f"{COMMAND}?wait=0", json={"dataset": upload(client, X)}).json()
     rows = job["request"]["methods"]
     assert [row["label"] for row in rows] == [each.label for each in default_candidates(*X.shape)]
@@ -83,7 +83,7 @@ def test_default_candidates_and_labels(client: httpx.Client, stores: Stores) -> 
 
 
 def test_noise_has_no_map(client: httpx.Client, stores: Stores) -> None:
-    """One sentence, and no best map."""
+    """A comparison of maps of noise has one sentence, and no best map."""
     noise = np.random.default_rng(0).standard_normal((120, 5))
     comparison = answer(client, stores, {"dataset": upload(client, noise), "methods": METHODS, "scores": []})
     assert comparison["best"] == {"neighbors": None, "layout": None, "groups": None}

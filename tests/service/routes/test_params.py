@@ -63,7 +63,7 @@ def test_every_route_of_v1_refuses_what_it_does_not_document(client: httpx.Clien
 
 
 def test_only_arrays_may_be_repeated(client: httpx.Client) -> None:
-    """Otherwise the service would use one value and drop the others."""
+    """A repeated parameter that takes one value is refused, because all values but one would be dropped."""
     for method, path, operation in OPERATIONS:
         for name, parameter in parameters(operation).items():
             answer = send(client, method, path, operation, f"{name}=1&{name}=2")
@@ -77,7 +77,7 @@ def test_only_arrays_may_be_repeated(client: httpx.Client) -> None:
 
 
 def test_a_member_of_the_body_in_the_query_is_recognized(client: httpx.Client) -> None:
-    """Also misspelt; `wait` is a parameter and not a member."""
+    """A query parameter that is a member of the body, also misspelled, gets a hint; `wait` is a parameter."""
     for name in ("n_neighbors", "n_neighbours"):
         answer = client.post(f"/v1/posteriors?{name}=5", json={"dataset": "ds_none"})
         assert answer.json()["remedy"].startswith("Did you mean n_neighbors of the JSON body?")

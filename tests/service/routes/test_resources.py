@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
-    """201, then 200 with the same id; npz and JSON return the values."""
+    """An upload is 201, and its repetition 200 with the same id; npz and JSON return the values."""
     headers = {"content-type": "text/csv"}
     body = "x,y,kind\n1.5,2,a\n3,4,b\n5,6,a\n"
     first = client.post("/v1/datasets?labels=kind", content=body, headers=headers)
@@ -136,7 +136,7 @@ def test_list_and_each(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("name", ["em", "direct"])
 def test_schema_is_that_of_the_request(name: str) -> None:
-    """Its defaults are the engine's, its method is constant, and omitted parameters have no meaning with it."""
+    """The schema has the engine's defaults and a constant method, and lacks parameters without a meaning."""
     schema = catalog()[name].parameters
     defaults = {member: payload["default"] for member, payload in schema["properties"].items() if "default" in payload}
     assert schema["properties"]["method"]["const"] == name
@@ -201,7 +201,7 @@ IDS = {
 
 @pytest.mark.parametrize("id_", IDS.values(), ids=IDS)
 def test_an_invalid_id_is_not_found(client: httpx.Client, id_: str) -> None:
-    """The response is that of an unknown id, whatever the id is."""
+    """Whatever an id is, the response is that of an unknown id."""
     for method, path, operation in OPERATIONS:
         if "{id}" not in path:
             continue

@@ -117,7 +117,7 @@ ALL = 2**60  # more than any disk has
 
 
 def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """507 with the numbers and the remedy, and no file; other requests succeed with the queue's log elsewhere."""
+    """Below the reserve of the disk an upload is 507 with the remedy, and leaves no file."""
     register_worker(stores)
     dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     monkeypatch.setattr(disk, "reserve_of", lambda _: ALL)
@@ -160,7 +160,7 @@ def test_new_work_is_refused_on_the_disk_of_the_queue(
 
 
 def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Permissions alone do not show that a disk is full."""
+    """/readyz writes a file, because permissions alone do not show that a disk is full."""
     register_worker(stores)
 
     def full(_: Path) -> None:

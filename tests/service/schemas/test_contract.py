@@ -189,7 +189,7 @@ BY_ID = {operation["operationId"]: operation for _, _, operation in OPERATIONS}
 
 
 def test_contract_is_valid_openapi() -> None:
-    """Version 3.1 without findings."""
+    """The contract is valid OpenAPI 3.1."""
     assert CONTRACT["openapi"].startswith("3.1.")
     from openapi_spec_validator import OpenAPIV31SpecValidator  # noqa: PLC0415 # half a second of each process
 
@@ -197,7 +197,7 @@ def test_contract_is_valid_openapi() -> None:
 
 
 def test_operations_have_unique_short_names() -> None:
-    """Short names for the methods of generated clients; no example belongs to a removed operation."""
+    """Operations have short unique names, which generated clients use; each example belongs to one of them."""
     assert len(BY_ID) == len(OPERATIONS)
     assert all(name.isidentifier() and len(name) <= 30 for name in BY_ID)
     assert set(EXAMPLES) <= set(BY_ID)
@@ -299,7 +299,7 @@ def test_docs_page_marks_deprecated_operations() -> None:
     ],
 )
 def test_places_of_errors_have_no_names_of_alternatives(location: Any, error_type: str, body: Any, place: str) -> None:
-    """Only members and rows that the body has, and the one that is missing."""
+    """The place of an error consists of members and rows of the body, and of a member that is missing."""
     assert problems._place(location, error_type, body) == [
         "body",
         *(int(w) if w.isdigit() else w for w in place.split()),
@@ -324,7 +324,7 @@ def test_places_of_errors_have_no_names_of_alternatives(location: Any, error_typ
     ],
 )
 def test_an_address_that_is_none_is_404_with_the_right_one(client: httpx.Client, path: str, right: str) -> None:
-    """There is no redirect, because its scheme and host would be taken from the request."""
+    """An unknown path is 404 with the similar path; it is no redirect, which would repeat the request's host."""
     for method in ("GET", "POST", "DELETE"):
         answer = client.request(method, path, headers={"Host": "localhost:1"})
         problem = check_problem(answer, 404, "no-such-route")

@@ -30,7 +30,7 @@ def patch_labels(client: httpx.Client, path: str, body: Any) -> tuple[str | None
 
 
 def test_a_merge_patch_sets_keeps_and_removes(client: httpx.Client, path: str) -> None:
-    """Absent members stay, null removes, tags are replaced as a whole."""
+    """In a PATCH, absent members stay, null removes, and tags are replaced as a whole."""
     before = client.get(path).json()
     assert (before["name"], before["tags"]) == (None, [])
     assert patch_labels(client, path, {"name": "Köln 7"}) == ("Köln 7", [])
@@ -59,7 +59,7 @@ def test_a_change_with_an_old_etag_is_refused(client: httpx.Client, path: str) -
 
 
 def test_an_embedding_has_its_etag_by_an_empty_patch(client: httpx.Client) -> None:
-    """Name and tags are no part of its description, whose ETag stays."""
+    """Name and tags are no part of an embedding's description, so that an empty PATCH returns their ETag."""
     sheet = upload(client)
     body = {"dataset": sheet, "method": "pca", "scores": []}
     path = client.post("/v1/embeddings", json=body).json()["links"]["embedding"]
@@ -102,7 +102,7 @@ def test_names_do_not_change_the_content(client: httpx.Client) -> None:
 
 
 def test_lists_by_name_and_tags(client: httpx.Client, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, by one tag, or by several, over pages, each of which looks at a limited number of records."""
+    """Records are found by name and by tags, over pages that each look at a limited number of records."""
     monkeypatch.setattr(pagination, "MAX_LOOKED_AT", 1)
     ids = [upload(client, X + shift) for shift in range(4)]
     for id_, tags in zip(ids, (["a"], ["a", "b"], ["b"], []), strict=True):

@@ -54,7 +54,7 @@ def test_redis_away_is_503_and_the_process_lives(settings: Settings) -> None:
 
 
 def test_a_scrape_writes_nothing(settings: Settings, stores: Stores) -> None:
-    """On a server that is full, and so refuses writes and transactions, while a task waits and no worker lives."""
+    """A scrape works on a server that refuses writes and transactions, while a task waits and no worker lives."""
     register_worker(stores)
     stores.client.delete("glle:worker:one")
     stores.queue.enqueue(stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0])
@@ -119,7 +119,7 @@ def test_a_full_queue_server_refuses_new_work(client: httpx.Client, stores: Stor
 
 
 def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
-    """200 with all checks."""
+    """/readyz is 200 with the name and the state of each check."""
     register_worker(stores)
     answer = client.get("/readyz")
     body = answer.json()
@@ -312,7 +312,7 @@ def test_metrics_count_by_route_template(stores: Stores) -> None:
 def test_counts_of_two_processes_are_added(
     client: httpx.Client, stores: Stores, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of several API processes reports all of them, also if the other one serves no further request."""
+    """Each API process reports the counts of all, also of a process that serves no further request."""
     monkeypatch.setattr(metrics, "FLUSH_SECONDS", 0.05)
     client.get("/livez")
     client.get("/metrics")  # adds up what it has counted

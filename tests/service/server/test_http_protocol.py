@@ -45,7 +45,7 @@ def exchange(port: int, sent: bytes) -> bytes:
 
 
 def test_malformed_http_is_400(port: int) -> None:
-    """Bytes that are no HTTP, ambiguous lengths, a Host that is missing or given twice."""
+    """Bytes that are no HTTP, ambiguous lengths, and a missing or repeated Host are 400."""
     for sent in (
         b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -72,7 +72,7 @@ def problem_of(received: bytes) -> tuple[int, str]:
     ids=["bytes", "lines", "many"],
 )
 def test_long_heads_are_431(port: int, long: bytes, *, is_whole: bool) -> None:
-    """Heads with too many bytes or lines, whether they end or not."""
+    """Heads with too many bytes or lines are 431, whether they end or not."""
     head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + long
     assert problem_of(exchange(port, head + b"\r\n\r\n" * is_whole)) == (431, "head-too-long")
 
@@ -91,7 +91,7 @@ def test_tiny_chunks_are_refused(port: int) -> None:
 
 
 def test_many_chunks_are_one_body(port: int) -> None:
-    """Chunks that are parsed at many turns of the event loop are the same body; tiny ones may be thousands."""
+    """Chunks that are parsed in many iterations of the event loop are one body, also thousands of tiny chunks."""
     rows = [b"%d,%d\n" % (number, number % 7) for number in range(MAX_SMALL_CHUNKS - 1)]
     long = [b"".join(rows[start : start + 10]) for start in range(0, len(rows), 10)]
     answers = [
@@ -103,7 +103,7 @@ def test_many_chunks_are_one_body(port: int) -> None:
 
 
 def test_a_connection_parses_a_few_chunks_at_a_turn() -> None:
-    """Others are left for the next turns, whatever one read has brought."""
+    """A connection parses a few chunks per iteration of the event loop, however many bytes have arrived."""
     connection = BoundedConnection(h11.SERVER)
     connection.receive_data(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n1\r\n" * 1000)
     counts: list[int] = []
@@ -151,7 +151,7 @@ def test_a_refused_short_body_keeps_the_connection(port: int) -> None:
 
 
 def test_trailers_are_ignored(port: int) -> None:
-    """They arrive after the headers were checked, so a header in them would be an unchecked one."""
+    """Trailers are not added to the headers, which have been checked before the trailers arrive."""
     chunked = UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n8\r\n1,2\n3,4\n\r\n0\r\nX-Request-Id: trailer\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
         sock.sendall(chunked)

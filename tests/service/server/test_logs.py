@@ -25,7 +25,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_json_line_has_all_ids(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """Time, level, logger, message, ids, and a traceback in the same line."""
+    """A JSON line has time, level, logger, message, ids, and the traceback."""
     logs.configure(replace(settings, log_format="json"))
     with on_behalf({"request_id": "abc"}, "job_1"):
         try:
@@ -136,7 +136,7 @@ def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.Cap
 
 
 def test_probes_are_logged_at_level_debug(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
-    """Load balancers and Prometheus send them all the time; a request beside them has its line, a failed probe too."""
+    """Probes are logged at level debug only, because load balancers send them all the time."""
     lists: dict[Literal["info", "debug"], list[str]] = {
         "info": ["/v1/info"],
         "debug": ["/livez", "/metrics", "/v1/info"],

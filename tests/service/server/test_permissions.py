@@ -68,7 +68,7 @@ def work_with_worker(stores: Stores) -> None:
 def test_each_server_gets_only_commands_that_its_user_may_send(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a scrape, a bucket, a fit and a draw; each is compared with its own list, not with both together."""
+    """The commands that each server gets, with a worker and with a bucket, are in the list of its own user."""
     (tmp_path / "objects").mkdir()
     servers = {"queue": (stores.client, permissions.QUEUE), "cache": (stores.cache.client, permissions.CACHE)}
     for server, _ in servers.values():

@@ -85,7 +85,7 @@ def places(sock: socket.socket) -> int:
 
 
 def test_a_process_accepts_one_connection_a_turn_from_a_long_queue() -> None:
-    """A server that accepts one connection at each turn does not shorten the queue of the socket."""
+    """Accepting one connection per iteration of the event loop does not shorten the backlog of the socket."""
     expected = min(BACKLOG, int(Path("/proc/sys/net/core/somaxconn").read_text()))
 
     async def serve(sock: socket.socket) -> None:
@@ -98,7 +98,7 @@ def test_a_process_accepts_one_connection_a_turn_from_a_long_queue() -> None:
 
 
 def test_the_event_loop_is_asyncios_beside_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With uvloop the queue has the connections of a turn, and a burst of clients is reset."""
+    """If uvloop is installed, the server still uses asyncio's loop, because uvloop would shorten the backlog."""
     monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))
     server = ApiServer(FastAPI(), Settings())
     assert server.config.get_loop_factory() is asyncio.SelectorEventLoop

@@ -128,7 +128,7 @@ def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded_client: httpx.
 def test_a_draw_in_work_is_made_once(
     guarded_client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request whose draw is in work is not sent again, however often its client looks."""
+    """A request whose draw is being made is not sent again, however often its client looks."""
     monkeypatch.setattr(waiting, "FIRST_SLEEP", 0.05)
     monkeypatch.setattr(waiting, "LONGEST_SLEEP", 0.05)
     sent: list[str] = []
@@ -159,7 +159,7 @@ def test_a_draw_in_work_is_made_once(
 
 
 def test_a_draw_slower_than_expected_makes_the_next_ones_jobs(client: httpx.Client, stores: Stores) -> None:
-    """What a sampler observed corrects the estimate: it draws the posterior no more."""
+    """After a draw that took too long, further draws of this posterior are made by jobs, not by samplers."""
     with workers(stores, 1, busy(1.1)):
         path = fit_posterior(client, {}, sheet(SLOW))
         assert client.get(f"{path}/draws/0").status_code == 200
@@ -192,7 +192,7 @@ FUNCTIONS, FILES = 77, 26  # with a tenant's turn (two functions) and the check 
 def test_an_uncached_draw_calls_few_functions(
     stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of several requests one suffices: once a second a record is read again."""
+    """An uncached draw calls a bounded number of functions; one of several requests must be within the bound."""
     called: set[tuple[str, str]] = set()
 
     def note(frame: Any, event: str, _: object) -> None:

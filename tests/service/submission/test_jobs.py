@@ -49,7 +49,7 @@ def test_every_post_of_the_contract_is_repeated_here(app: FastAPI) -> None:
     ("seconds", "per_shard"), [(8 * 2.0, 1), (8 * 0.5, 4), (8 * 0.25, None), (8 * 5.0, 1), (None, 1)]
 )
 def test_shards_take_two_seconds(seconds: float | None, per_shard: int | None) -> None:
-    """Of all parts; a part of unknown time is a shard, and two seconds are one task."""
+    """Shards take about two seconds each; work of two seconds is one task, a part of unknown time is a shard."""
     parts: Any = SimpleNamespace(parts=lambda: [SimpleNamespace(size=4)] * 8)
     shards = shards_of(parts, "resamples", seconds)
     assert (None if shards is None else shards.per_shard) == per_shard
@@ -58,7 +58,7 @@ def test_shards_take_two_seconds(seconds: float | None, per_shard: int | None) -
 
 @pytest.mark.parametrize("path", POSTS)
 def test_the_same_post_is_the_same_resource(client: httpx.Client, stores: Stores, posterior: str, path: str) -> None:
-    """Of equal requests at one time, and after each other, all have the job or the resource of the first."""
+    """Equal requests, at the same time or later, get the job or the resource of the first one."""
     body, data = POSTS[path], {"dataset": stores.posteriors.fetch("post_1").dataset}
     if path.startswith(EMBEDDING):
         made = client.post("/v1/embeddings", json=data | {"method": "pca"}).json()
@@ -77,7 +77,7 @@ def test_the_same_post_is_the_same_resource(client: httpx.Client, stores: Stores
 
 
 def test_a_repeat_after_the_end_of_a_job(client: httpx.Client) -> None:
-    """It has the posterior of a job that succeeded, and starts another job after a cancelled one or a deletion."""
+    """A repeated fit returns the posterior; after a cancellation or a deletion it starts another job."""
     body = {"dataset": upload(client), "n_neighbors": 5}
     cancelled = client.post("/v1/posteriors", json=body).json()
     for _ in range(2):  # a repetition changes nothing

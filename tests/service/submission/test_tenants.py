@@ -100,7 +100,7 @@ def test_deletions_do_not_affect_other_tenants(
 def test_a_body_does_not_reach_another_tenants_data(
     guarded_client: httpx.Client, alice: TenantResources, bob: TenantResources
 ) -> None:
-    """A fit, an embedding, an audit and new points refuse it, also as labels or truth."""
+    """A fit, an embedding, an audit and new points refuse the data of another tenant, also as labels or truth."""
     pca = {"method": "pca"}
     requests: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/posteriors", {}),

@@ -32,7 +32,7 @@ def request_draws(client: httpx.Client, dataset: str, route: str, n_draws: int, 
 
 
 def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers and summaries: 422 with one type, and no job; within the limits they are accepted."""
+    """Draws beyond a limit are refused by every route with the same problem, and within the limits accepted."""
     monkeypatch.setattr("service.submission.validation.MAX_DRAWS", 900)
     X = np.random.default_rng(0).normal(size=(N, 3))
     dataset = stores.datasets.add(Table(values=X, source={"kind": "test"}))[0].id

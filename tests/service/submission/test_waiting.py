@@ -151,7 +151,7 @@ def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.Monke
 def test_a_timeout_returns_the_current_job(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The response is 202, also if no waiting is allowed."""
+    """After the timeout the response has the current state; if no waiting is allowed, it comes at once."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()["links"]["self"]
     assert client.get(job, params={"wait": 0.1}).json()["status"] == "queued"
     monkeypatch.setattr(shares, "MAX_WAITS", 0)
@@ -161,7 +161,7 @@ def test_a_timeout_returns_the_current_job(
 
 
 def test_a_posterior_waits_for_its_fit(client: httpx.Client, app: FastAPI) -> None:
-    """Without `wait` it answers with the job, draws and deletion are refused; with it, once the fit has ended."""
+    """Without `wait` a posterior that is being fitted answers with its job; with `wait`, once the fit has ended."""
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     path = job["links"]["posterior"]
     assert client.get(path).json()["id"] == job["id"]

@@ -75,7 +75,7 @@ def test_csv_label_column() -> None:
 
 
 def test_json_is_a_matrix() -> None:
-    """Or an object, as in the tests of labels and colors."""
+    """A JSON body may be a list of rows; an object is tested with labels and colors."""
     assert read("[[1, 2.5], [3, 4]]", JSON).values.tolist() == [[1, 2.5], [3, 4]]
 
 
@@ -83,7 +83,7 @@ def test_json_is_a_matrix() -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("media", [NPZ, "application/x-npz"])
 def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, media: str) -> None:
-    """The member `data`, `X` or the only matrix; with labels, colors, coordinates and names, also by the query."""
+    """The data of an npz file are its member `data` or `X`, or its only matrix; further members have roles."""
     members = {"labels": np.array(KINDS), "colors": np.arange(6), "names": np.array(["a", "b", "c"])}
     table = read(npz(**{name: np.asarray(X, order=order)}, **members, coordinates=X[:, :2]), media)
     np.testing.assert_array_equal(table.values, X)
@@ -108,7 +108,7 @@ def test_a_downloaded_npz_is_the_same_data_set(client: httpx.Client) -> None:
 @pytest.mark.parametrize("layout", ["csr", "csc"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_a_sparse_matrix_is_stored_dense(layout: str, dtype: Any) -> None:
-    """The file of scipy.sparse.save_npz, with repeated entries as sums; float32 stays."""
+    """A file of scipy.sparse.save_npz is stored as a dense matrix, with sums of repeated entries."""
     rows, columns, data = [0, 2, 2, 0], [1, 0, 0, 2], np.array([1, 2, 3, 4], dtype)
     buffer = io.BytesIO()
     save_npz(buffer, coo_array((data, (rows, columns)), shape=(4, 3)).asformat(layout))
@@ -154,7 +154,7 @@ def test_color_in_csv_and_json(client: httpx.Client) -> None:
 
 
 def test_a_missing_label_is_the_empty_label() -> None:
-    """Null in JSON and an empty text in npz, with the same notice; `files.py` has files of other formats."""
+    """A missing label (null in JSON, an empty text in npz) is empty, with a notice."""
     labels = ["u", None, "v", None]
     as_json = json.dumps({"data": [[1], [2], [3], [4]], "names": ["a"], "labels": labels})
     as_npz = npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""]))

@@ -99,14 +99,14 @@ def test_given_roles_come_first(media: str) -> None:
 
 
 def test_categories_of_digits_are_the_label() -> None:
-    """Texts of digits without this type are refused."""
+    """Categories of digits become labels; texts of digits are refused."""
     digits = pa.array(["1", "2"] * (N // 2))
     assert texts(read(feather(pa.table({"x": COLUMNS["x"], "k": digits.dictionary_encode()})), FEATHER))[1]
     assert "'k'" in refusal(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail
 
 
 def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
-    """It has a number, so that it is data, and a word that its column has once."""
+    """A first row with a number is data; a notice says if it may be a header, because of a unique word."""
     body = csv({"kind": COLUMNS["kind"], "2020": COLUMNS["x"]})
     (notice,) = (notice for notice in messages(read(body)) if "first row" in notice)
     assert "'kind' and others; if it is a header, use ?header=present." in notice
@@ -115,7 +115,7 @@ def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
 
 @each_format
 def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
-    """With the choices, and columns without a role."""
+    """One message counts the missing values of all columns, with the choices, and names columns without a role."""
     gaps: dict[str, list[Any]] = {name: [*COLUMNS[name]] for name in ("x", "y")}
     gaps["x"][3] = gaps["y"][5] = gaps["y"][6] = None
     problem = refusal(FORMATS[media](gaps), media)
@@ -130,7 +130,7 @@ def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
 
 @each_format
 def test_missing_values_are_dropped_or_filled(media: str) -> None:
-    """The rows, their labels, colors and ids go together; the median is that of the other rows."""
+    """A dropped row loses its label, color and ids, too; the median is that of the other rows."""
     gaps: dict[str, list[Any]] = {name: [*values] for name, values in COLUMNS.items()}
     gaps["x"][3] = gaps["y"][5] = gaps["kind"][7] = None
     body = FORMATS[media](gaps)
@@ -156,7 +156,7 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
 
 
 def test_a_sheet_of_a_workbook_is_read() -> None:
-    """By its name, else the first, with a notice if there are more; cells without a number are refused."""
+    """A sheet is chosen by its name, else the first, with a notice if there are several."""
     table = read(workbook(COLUMNS, "notes"), XLSX)
     assert "The workbook has 2 sheets; 'Sheet' was read. To choose, use ?sheet=Sheet or ?sheet=notes." in messages(
         table
@@ -182,7 +182,7 @@ def test_a_sheet_of_a_workbook_is_read() -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("media", [NPY, NPZ, JSON])
 def test_missing_values_of_arrays(media: str, order: Any) -> None:
-    """NaN and null, in any memory order; colors count, too."""
+    """NaN and null are missing values, in any memory order; with `missing` they are dropped or filled."""
     values = np.asfortranarray(np.arange(12.0).reshape(4, 3)) if order == "F" else np.arange(12.0).reshape(4, 3)
     values[1, 2] = np.nan
     members = {"data": values, "ids": np.arange(4)}
@@ -197,7 +197,7 @@ def test_missing_values_of_arrays(media: str, order: Any) -> None:
 
 @pytest.mark.parametrize("media", [CSV, PARQUET])
 def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns with the names of ids that hold none are features of the second pass, however many they are."""
+    """Columns that are called ids but hold none become features in a second pass, however many they are."""
     monkeypatch.setattr(csv_table, "BLOCK_CELLS", 1)
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
     layouts: list[Layout] = []
@@ -324,7 +324,7 @@ def test_ids_are_content(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("ids", [range(N), [f"s-{row}" for row in range(N)]])
 def test_a_column_without_a_name_is_not_called_by_the_name_of_another(ids: list[Any]) -> None:
-    """The index of DataFrame(X).to_csv() is beside columns named 0 and 1; an option of 0 means the column 0."""
+    """A column without a name is not called 0, if another column has this name; an option 0 means the latter."""
     table = read(csv({"": list(ids), "0": COLUMNS["x"], "1": COLUMNS["y"]}))
     assert table.names == ["0", "1"]
     (notice,) = [notice for notice in messages(table) if "numbers or names the rows" in notice]
@@ -334,7 +334,7 @@ def test_a_column_without_a_name_is_not_called_by_the_name_of_another(ids: list[
 
 @pytest.mark.parametrize("missing", [b"<sheets>.*</sheets>", b"<sheet .*/>"])
 def test_a_workbook_without_a_sheet_is_refused(missing: bytes) -> None:
-    """It has no first sheet to read."""
+    """A workbook without a sheet is refused as empty data."""
     with zipfile.ZipFile(io.BytesIO(workbook(COLUMNS))) as book:
         members = {name: book.read(name) for name in book.namelist()}
     assert re.search(missing, members["xl/workbook.xml"])
@@ -347,14 +347,14 @@ def test_a_workbook_without_a_sheet_is_refused(missing: bytes) -> None:
 
 
 def test_a_workbook_of_another_zip_version_is_refused() -> None:
-    """The version that a reader needs is beyond what the ZIP format has so far."""
+    """A workbook that needs a later version of the ZIP format is refused."""
     body = bytearray(workbook(COLUMNS))
     body[body.find(b"PK\1\2") + 6] = 99
     assert refusal(bytes(body), XLSX).code == "malformed-xlsx"
 
 
 def test_a_workbook_whose_members_have_no_names_is_refused() -> None:
-    """A member's name says that it is UTF-8, and is not."""
+    """A workbook is refused if a member's name is declared as UTF-8, and is not."""
     body = bytearray(workbook(COLUMNS))
     entry = body.find(b"PK\1\2")
     body[entry + 9] |= 8

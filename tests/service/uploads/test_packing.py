@@ -120,7 +120,7 @@ def test_mutated_layers_are_content_or_problems(kind: str) -> None:
 
 
 def test_uploads_of_every_packing_are_one_data_set(client: httpx.Client) -> None:
-    """Plain, compressed, as a file of a form, with options in the query or in fields: one id."""
+    """Plain, compressed, in a form, with options in the query or in fields: each upload has the same id."""
     url, query = "/v1/datasets", {"labels": "kind"}
     plain = client.post(url, content=CSV, headers={"content-type": "text/csv"}, params=query).json()
     assert plain["columns"] == {"labels": ["kind"]}
@@ -179,7 +179,7 @@ def test_the_points_of_a_preview_are_bounded(client: httpx.Client, row: bytes, k
 
 
 def test_the_api_samples_only_small_manifolds(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large one is sampled by a reader process, in the turns of uploads."""
+    """A large manifold is sampled by a reader process, like an upload."""
     monkeypatch.setattr("glle_engine.manifolds.make", None)  # of this process
     asked = {"name": "s_curve", "n": synthetic.SAFE_POINTS + 1, "noise": 0.0, "seed": 0}
     answer = client.post("/v1/datasets/synthetic", json=asked)

@@ -195,7 +195,7 @@ def test_bad_bodies_are_refused(
 
 
 def test_the_length_and_the_shape_of_npy_are_in_the_problem() -> None:
-    """The announced and the received bytes, and the expression that makes a matrix of a vector."""
+    """The problem has the announced and the received bytes, and the call that makes a vector a matrix."""
     assert refusal(npy(X)[:-10], NPY).details == {"announced": 144, "came": 134}
     assert "reshape(-1, 1)" in refusal(npy(np.zeros(5)), NPY).remedy
 
@@ -238,10 +238,11 @@ def test_columns_of_csv_are_named() -> None:
     ],
 )
 def test_bad_json_value_is_named(value: str, code: str) -> None:
-    """The problem has the row and the column, from 1."""
+    """The problem has the row and the column, from 1, and the first 50 characters of the value."""
     problem = refusal(f"[[1, 2], [3, {value}]]", JSON)
     assert problem.code == code
     assert (problem.details["row"], problem.details["column"]) == (2, 2)
+    assert problem.details["value"] == {"NaN": "nan", "1e999": "inf"}.get(value, value)[:50]
 
 
 @pytest.mark.parametrize("media", [CSV, JSON])

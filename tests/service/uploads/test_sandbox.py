@@ -1,4 +1,4 @@
-"""Bodies parsed by processes with limits, one process for each body, in turns of the tenants."""
+"""Bodies are parsed by processes with limits, one process for each body; tenants take turns."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_problems_pass_through(processes: ReaderProcesses) -> None:
     ids=["schema", "footer", "labels"],
 )
 def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, media: str, bomb: bytes) -> None:
-    """The library reports it, raises, or ends the process; the next body is read."""
+    """A body that needs too much memory is refused, however its library fails, and the next body is read."""
     assert len(bomb) < 2**23
     problem = refusal(processes, media, bomb)
     assert (problem.code, problem.status) == ("reader-memory", 413)
@@ -183,7 +183,7 @@ def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses
 
 
 def test_a_body_that_takes_too_long_is_refused(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two million rows of text in a tenth of a second."""
+    """A body that cannot be read within the time limit is refused."""
     monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
     problem = refusal(processes, CSV, b"1\n" * 2_000_000)
     assert (problem.code, problem.status) == ("reader-timeout", 422)
@@ -242,7 +242,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     ],
 )
 def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
-    """A signal, an exit code or nothing at all: the problem names a remedy."""
+    """Each way in which a reader may end has a problem with a remedy."""
     with temporary_file(b"") as out, pytest.raises(ProblemError) as caught:
         processes._table(ended, CSV, out)
     assert caught.value.problem.code == code
@@ -295,7 +295,7 @@ def is_running(process: str) -> bool:
 
 
 def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
-    """Before a body and during one: the next fork server reads the body."""
+    """A fork server that is killed before or during a body is restarted, and the body is read."""
     first = pid(processes)
     os.kill(first, signal.SIGKILL)
     read(processes, *BODIES["parquet"])
@@ -444,7 +444,7 @@ def test_tenants_take_turns_at_the_readers(tmp_path: Path, slots: int, limit: in
 
 
 def test_a_large_body_does_not_wait_for_ever_behind_small_ones(tmp_path: Path) -> None:
-    """It goes before small bodies that come later than it takes to read it."""
+    """A large body precedes small bodies that arrive later than the time that reading it takes."""
     slots = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))._slots
     sizes = [(READ_SPEED, 0.0), (1, 2.0), (1, 0.5)]
     waiting_bodies = [_WaitingBody("a", size, arrived, cast("asyncio.Future[bool]", None)) for size, arrived in sizes]

@@ -37,7 +37,7 @@ def test_probes_and_the_documentation_are_open(guarded_client: httpx.Client) -> 
 
 
 def test_a_service_whose_records_are_lost_does_not_become_keyless(stores: Stores) -> None:
-    """On loopback requests without a key are refused before the loss and after it; acceptance of the loss opens it."""
+    """Requests without a key are refused before and after the loss; after the loss is accepted, they are admitted."""
     stores.keys.create("alice", ("read",), "", None)
     stores.mark.renew()
     with serve_stores(stores) as client:
@@ -52,7 +52,7 @@ def test_a_service_whose_records_are_lost_does_not_become_keyless(stores: Stores
 
 
 def test_lost_keys_are_no_invalid_keys(stores: Stores) -> None:
-    """503 with Retry-After, also for uploads, until the records are back; the scrapes of a running process go on."""
+    """While the records are lost, keys get 503 with Retry-After, and a running process still answers scrapes."""
     key, admin, unknown = (
         bearer(stores, "alice"),
         bearer(stores, "alice", "admin"),
@@ -101,7 +101,7 @@ def test_nothing_is_uploaded_beside_lost_files(stores: Stores, auth: str) -> Non
 
 
 def test_a_keyless_service_refuses_when_its_records_vanish(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the running process, which has found before that no key exists."""
+    """A running process that has found no key before refuses requests, too, once its records are lost."""
     monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
     with serve_stores(stores) as client:
         assert client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).status_code == 201
@@ -125,7 +125,7 @@ def test_an_invalid_key_differs_from_a_missing_one(guarded_client: httpx.Client,
 
 
 def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> None:
-    """They cover all tenants; until a key exists, a client of this machine may read them."""
+    """Metrics cover all tenants; until a key exists, a client of this machine may read them."""
     assert client.get("/metrics").status_code == 200
     for published in ("192.0.2.1", ""):
         with serve_stores(stores, published=published) as keyed:
@@ -137,7 +137,7 @@ def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> N
 
 
 def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, stores: Stores) -> None:
-    """In any spelling. Neither DNS rebinding nor a proxy gains access; with a key any name works."""
+    """Loopback names are accepted in any spelling, other names are refused; with a key any name is accepted."""
     loopback_names = "127.0.0.1, 127.0.0.1:8000, localhost:80, LOCALHOST, localhost., glle.localhost, [::1], [::1]:8000"
     for name in loopback_names.split(", "):
         assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200, name
@@ -245,7 +245,7 @@ TRACES = {
 
 
 def test_a_request_through_a_proxy_needs_a_key(client: httpx.Client, stores: Stores) -> None:
-    """Even if the proxy passes a loopback name on; a public name is refused; a client of the machine needs no key."""
+    """A request with a header of a proxy needs a key, even if its host is a loopback name."""
     for path in PATHS:
         assert client.get(path).status_code == 200
     for name, value in TRACES.items():
@@ -262,7 +262,7 @@ def test_a_request_through_a_proxy_needs_a_key(client: httpx.Client, stores: Sto
 
 
 def test_nginx_without_a_header_is_known_by_its_version_of_http(client: httpx.Client) -> None:
-    """HTTP/1.0 is a trace: nginx before 1.29.7 uses it by default."""
+    """HTTP/1.0 counts as a proxy: nginx before 1.29.7 uses this version by default, and adds no header."""
     for path in PATHS:
         head = f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1:8000\r\nConnection: close\r\nUser-Agent: Mozilla/5.0\r\n\r\n"
         with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30) as sock:
@@ -313,12 +313,12 @@ def scope(peer: str, *forwarded: str) -> dict[str, Any]:
     ],
 )
 def test_a_trusted_proxy_names_the_client(peer: str, result: list[str], client: str | None) -> None:
-    """The last address that is no trusted proxy; other claims are ignored."""
+    """The client is the last address that is no trusted proxy; addresses before it are ignored."""
     assert Proxies("10.0.0.0/8, 192.168.0.1").client(scope(peer, *result)) == client
 
 
 def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
-    """A client beyond a trusted proxy needs a key; its own claims are ignored."""
+    """A local client behind a trusted proxy needs no key, any other client behind it does."""
     door = AccessPolicy(Settings(trusted_proxies="172.17.0.2"))
     assert door.is_authenticated(scope("172.17.0.2", "127.0.0.1"))
     assert not door.is_authenticated(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
@@ -329,6 +329,6 @@ def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
 
 @pytest.mark.parametrize("networks", ["proxy.example", "10.0.0.1/99", "10.0.0.1 10.0.0.2"])
 def test_a_proxy_is_named_by_its_address(networks: str) -> None:
-    """A name could resolve to another address."""
+    """A host name in place of an address is refused, because the name could resolve to another address."""
     with pytest.raises(SettingsError, match="GLLE_TRUSTED_PROXIES"):
         AccessPolicy(Settings(trusted_proxies=networks))

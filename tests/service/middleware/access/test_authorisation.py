@@ -36,7 +36,7 @@ OPERATIONS = sorted(
 def outcome(
     method: str, path: str, scope: str | None, *, is_owner: bool
 ) -> Literal["open", "401", "403", "404", "yes"]:
-    """Return the outcome of a request on loopback with a scope, None without a key, to an own or another's resource."""
+    """Return how a request on loopback should end, given its scope (None: no key) and whether it is by the owner."""
     if path in OPEN_PATHS:
         return "open"
     if scope is None:
@@ -63,7 +63,7 @@ def seen(answer: httpx.Response, expected: str) -> str:
 
 
 def test_every_route_keeps_the_rule(guarded_client: httpx.Client, stores: Stores) -> None:
-    """Without a key, with a bad one, with each scope for the owner, and for another tenant before and after it."""
+    """Try each route without a key, with a bad key, with each scope of the owner, and with another tenant's key."""
     alice = resources_of("alice", stores)
     other = ("admin", False, bearer(stores, "bob", "admin"))
     owner = [(scope, True, bearer(stores, "alice", scope)) for scope in SCOPES]
@@ -147,7 +147,7 @@ def test_a_404_is_sent_at_the_next_step_for_any_work(work: float) -> None:
 def test_every_404_to_a_key_is_held_back(
     guarded_client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unknown ids and those of another tenant, of every kind of resource."""
+    """The 404 for an unknown id and for an id of another tenant are delayed alike, for every kind of resource."""
     other, mine = resources_of("bob", stores), bearer(stores, "alice")
     held: list[str] = []
 

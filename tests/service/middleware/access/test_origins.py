@@ -76,7 +76,7 @@ def test_own_pages_and_programs_are_admitted(client: httpx.Client, headers: dict
 
 
 def test_named_origins_are_admitted(stores: Stores) -> None:
-    """An origin of GLLE_CORS_ORIGINS, and with `*` every one, also of a file, without credentials."""
+    """Origins of GLLE_CORS_ORIGINS are admitted; `*` admits every origin, also of a file, without credentials."""
     with serve_stores(stores, cors_origins=LAB) as client:
         assert upload(client, {"origin": LAB, "sec-fetch-site": "cross-site"}).status_code == 201
         assert upload(client, {"origin": "https://other.example.org"}).status_code == 403
@@ -99,7 +99,7 @@ def test_a_key_proves_the_client(stores: Stores, guarded_client: httpx.Client, m
 
 
 def test_other_origins_do_not_embed_responses(client: httpx.Client, guarded_client: httpx.Client) -> None:
-    """Also problems have the header; pages of named origins may embed pictures."""
+    """Problems have the header Cross-Origin-Resource-Policy, too; pages of named origins may embed pictures."""
     for each, path in ((client, "/"), (client, "/v1/info"), (client, "/nowhere"), (guarded_client, "/v1/info")):
         assert each.get(path).headers["cross-origin-resource-policy"] == "same-origin"
 

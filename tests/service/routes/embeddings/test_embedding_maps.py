@@ -59,7 +59,7 @@ def test_new_points_are_placed_by_the_map(client: httpx.Client, stores: Stores, 
 
 
 def test_matrices_of_all_pairs_are_embedded(client: httpx.Client, stores: Stores) -> None:
-    """Given kernels and weights, and a graph whose parts are joined, as in the engine; a given kernel places points."""
+    """Given kernels and weights, and a graph of two parts, are embedded as by the engine; a kernel places points."""
     K = np.exp(-0.5 * cdist(SHEET.X, SHEET.X, "sqeuclidean"))
     parts = np.concatenate([SHEET.X, SHEET.X + 100])
     cases: dict[str, tuple[np.ndarray, dict[str, str]]] = {
@@ -87,7 +87,7 @@ def test_matrices_of_all_pairs_are_embedded(client: httpx.Client, stores: Stores
 
 
 def test_the_arrays_of_an_embedding(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """One by name as npy or JSON, with strong ETags; the coordinates stay as they are without a map."""
+    """An array is available by name as npy or JSON, with a strong ETag; the coordinates have no map arrays."""
     answer = embed(client, sheet, scores=["trustworthiness"])
     link = answer.json()["links"]["embedding"]
     assert list(client.get(result_of(stores, answer)).json()["arrays"]) == ["embedding"]
@@ -131,7 +131,7 @@ def test_refused_placements(client: httpx.Client, stores: Stores, sheet: str) ->
 
 @pytest.mark.parametrize("kind", ["embedding", "posterior"])
 def test_named_columns_of_new_points_have_any_order(client: httpx.Client, stores: Stores, kind: str) -> None:
-    """They are placed by their names; other names are refused with those that are missing and unknown."""
+    """Columns of new points are matched by their names; missing and unknown names are refused."""
     named, mixed, other = (
         client.post("/v1/datasets", json={"data": SHEET.X[:, order].tolist(), "names": [*names]}).json()["id"]
         for order, names in (([0, 1, 2], "xyz"), ([2, 0, 1], "zxy"), ([0, 1, 2], "xyw"))

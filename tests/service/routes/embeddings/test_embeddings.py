@@ -39,7 +39,7 @@ def column(client: httpx.Client, values: Any) -> str:
 
 
 def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A job computes it with scores; the embedding then has an id and is equal in every form."""
+    """A job computes an embedding with scores; then the embedding has an id, and is equal in every form."""
     answer = embed(client, sheet, "lle", parameters={"n_neighbors": 12}, truth=sheet)
     link = answer.json()["links"]["embedding"]
     result = result_of(stores, answer)
@@ -89,7 +89,7 @@ def test_options_of_a_library_and_weights_of_labels(client: httpx.Client, stores
 
 
 def test_the_chain_between_groups_of_states(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Diffusion maps with `lump` have it among their figures, as in the library; they need labels."""
+    """Diffusion maps with `lump` return the chain of the groups, as in the library; they need labels."""
     groups = np.arange(N) * 3 // N
     answer = embed(client, sheet, "diffusion-maps", parameters={"lump": True}, labels=column(client, groups), scores=[])
     found = client.get(result_of(stores, answer)).json()["figures"]["lumping"]
@@ -101,7 +101,7 @@ def test_the_chain_between_groups_of_states(client: httpx.Client, stores: Stores
 
 
 def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """A repeat is 200 with the same job, also with explicit defaults and an abbreviation; other values are another."""
+    """A repeated request gets the same job, also with explicit defaults and an abbreviated method."""
     first = embed(client, sheet, "kernel-pca", scores=[])
     link = first.json()["links"]["embedding"]
     waiting = client.get(link + "?wait=0")
@@ -141,7 +141,7 @@ def test_scores_do_not_embed_twice(
 
 
 def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Its record exists before; afterwards it is 200, and a failed job is its problem."""
+    """An embedding is 202 until its job has ended, then 200; a failed job is its problem."""
     answer = embed(client, sheet, scores=[])
     path = answer.json()["links"]["embedding"] + "/coordinates?wait=0"
     assert client.get(path, headers=NPY).json()["id"] == answer.json()["id"]
@@ -160,7 +160,7 @@ def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: 
 def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
     client: httpx.Client, stores: Stores, sheet: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Embeddings go before the record of their data, so that a killed deletion can be repeated; jobs are cancelled."""
+    """Embeddings are deleted before the record of their data, so that a killed deletion can be repeated."""
     waiting = embed(client, sheet, "isomap", scores=[]).json()["links"]["self"]
     answer = compare(client, sheet, {"method": "pca"}, {"method": "lle"}, scores=[])
     record = next(record for _, record in stores.embeddings.newest() if record and record.recipe.method == "pca")
@@ -263,7 +263,7 @@ def test_arrays_beyond_the_memory_of_a_task_are_refused(
 def test_what_cannot_end_in_time_begins_as_a_batch(
     client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """A method whose library compiles, or whose arrays exceed the memory of an interactive task."""
+    """A method that compiles, or needs more memory than an interactive task has, begins as a batch."""
     replace_method("compiled", compiles=True)
     replace_method("dense", doubles=lambda _, n: INTERACTIVE_BYTES // 8 // 80**2 * n**2)
     for name, priority in (("pca", "interactive"), ("compiled", "batch"), ("dense", "batch")):
@@ -335,7 +335,7 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
 
 
 def test_invalid_comparisons_are_refused(client: httpx.Client, sheet: str) -> None:
-    """An invalid name or parameter, no method, or equal labels."""
+    """An invalid name or parameter, no method, and equal labels are refused."""
     problem = check_problem(compare(client, sheet, {"method": "pca"}, {"method": "nope"}), 422, "invalid-parameter")
     assert problem["details"]["row"] == 1
     assert "methods.1" in problem["detail"]
@@ -397,7 +397,7 @@ def test_a_deleted_embedding_is_gone_with_its_results(client: httpx.Client, stor
 
 
 def test_embeddings_are_listed_with_their_names(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """The newest first, by name and tags; names are no part of the embedding, whose description stays."""
+    """Embeddings are listed by name and tags, the newest first; a new name does not change their description."""
     made = [embed(client, sheet, "pca", parameters={"n_components": p}, scores=[]) for p in (2, 1)]
     links = [answer.json()["links"]["embedding"] for answer in made]
     for answer in made:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Simultaneous requests share its job; afterwards it is 200 with an ETag for each representation."""
+    """Requests at the same time share one job; then the summary is 200 with an ETag for each representation."""
     path = posterior + "/summary?n_draws=5&seed=3&scale=1"
     first = client.get(path + "&wait=0")
     again = client.get(path.replace("scale=1", "scale=1.0") + "&wait=0&first=0")
@@ -77,7 +77,7 @@ def test_an_unknown_gap_is_null(
 
 
 def test_weights_of_a_draw_are_those_of_its_embedding(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """They are the engine's, in every form; the bottom eigenvectors of their matrix are the draw."""
+    """The weights are the engine's, in every form; the bottom eigenvectors of their matrix are the draw."""
     path = posterior + "/draws/3/weights?seed=2&scale=0.5"
     drawn = glle_engine.fit(SHEET)
     expected = drawn.weights(3, seed=2, scale=0.5)
@@ -103,7 +103,7 @@ def test_weights_of_a_draw_are_those_of_its_embedding(client: httpx.Client, stor
 
 
 def test_inline_points_belong_to_their_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """They are no data set; equal points share one id and one job, whose record keeps them. Draws add a covariance."""
+    """Inline points are no data set; equal points share one id and one job. With draws they get a covariance."""
     rows = (SHEET[:3] + 0.01).tolist()
     body = {"data": rows, "n_draws": 4, "seed": 1}
     before = client.get("/v1/datasets").json()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def test_an_exported_posterior_draws_the_same_bits_without_a_service(
     client: httpx.Client, stores: Stores, tmp_path: Path, spec: dict[str, str]
 ) -> None:
-    """The loaded posterior has the arrays of the service, and equal draws; its map of new points takes the data."""
+    """The loaded posterior has the arrays of the service, and equal draws; it places new points, given the data."""
     path = fit_posterior(client, **spec)
     record, answer = client.get(path).json(), client.get(path + "/export")
     assert answer.headers["content-disposition"] == f'attachment; filename="{record["id"]}.npz"'
@@ -38,7 +38,7 @@ def test_an_exported_posterior_draws_the_same_bits_without_a_service(
 
 
 def test_an_export_is_revalidated(client: httpx.Client) -> None:
-    """304 for its ETag, also under another name; npz is its only form."""
+    """The ETag of an export gives 304, also after the posterior was renamed; npz is the only form."""
     path = fit_posterior(client)
     first = client.get(path + "/export")
     assert client.patch(path, json={"name": "kept"}).status_code == 200

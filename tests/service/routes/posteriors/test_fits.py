@@ -40,7 +40,7 @@ DISTANCES = cdist(SHEET, SHEET)
     ids=" ".join,
 )
 def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[str, Any]) -> None:
-    """Record, arrays, a draw and the places of points have its bits, also without the cache; a repeat is the same."""
+    """Record, arrays, a draw and positions of points have the engine's bits, also after the cache was lost."""
     X = DISTANCES if spec.get("metric") == "precomputed" else SHEET
     path = fit_posterior(client, X, **spec)
     record = client.get(path).json()
@@ -69,7 +69,7 @@ def test_a_fit_is_the_engines(client: httpx.Client, stores: Stores, spec: dict[s
 
 
 def test_values_that_change_nothing_are_not_part_of_the_id(client: httpx.Client) -> None:
-    """As many landmarks as points, and defaults; other neighbors, and none, are other posteriors."""
+    """Defaults, and as many landmarks as points, give the same posterior; other values give other ones."""
     plain: list[dict[str, Any]] = [
         {},
         {"n_neighbors": None, "variance": None},
@@ -95,7 +95,7 @@ def wrong(change: Callable[[NDArray[Any]], NDArray[Any]]) -> dict[str, Any]:
 
 
 def test_impossible_fits_are_refused(client: httpx.Client) -> None:
-    """Before any job, with the first wrong entry and the remedy."""
+    """An impossible fit is refused before any job, with the first wrong entry and the remedy."""
     cases: list[tuple[dict[str, Any], str]] = [
         (wrong(lambda near: np.where(near == 7, N, near)), f"is {N}, not a point from 0 to {N - 1}"),
         (wrong(lambda near: np.where(near == 7, -2, near)), "is -2, not a point"),
@@ -124,7 +124,7 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
 
 
 def test_neighbors_need_a_data_set_and_the_data_set_a_fit(client: httpx.Client, stores: Stores) -> None:
-    """404 for none, or another tenant's; 409 for its deletion, unless forced."""
+    """Missing or foreign neighbors are 404; deleting used neighbors is 409, unless forced."""
     theirs = stores.for_tenant("alice").datasets.add(Table(values=NEAR, source={"kind": "test"}))[0]
     for missing in ("ds_" + "0" * 32, theirs.id):
         check_problem(post_fit(client, neighbors=missing), 404, "dataset-not-found")
@@ -161,7 +161,7 @@ def test_no_posterior_is_left_without_its_data_by_a_killed_deletion(
 
 
 def test_distances_generate_no_data(client: httpx.Client) -> None:
-    """The remedy names coordinates."""
+    """For a posterior of distances, generated data are refused, and the remedy names coordinates."""
     answer = client.post(
         fit_posterior(client, DISTANCES, metric="precomputed") + "/reconstructions", json={"n_draws": 1}
     )

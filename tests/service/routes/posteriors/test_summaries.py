@@ -61,7 +61,7 @@ def test_the_default_scale_is_the_calibrated_one(
 def test_halves_of_a_long_fit_are_shared(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All workers make them for the calibration; after it, a summary is one task."""
+    """All workers compute the halves for the calibration; after it, a summary is one task."""
     fitted_in(30, stores, posterior, monkeypatch)
     job = stores.jobs.fetch(client.get(posterior + FEW + "&wait=0").json()["id"])
     assert job.parts is not None
@@ -98,7 +98,7 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
 
 
 def test_bad_scales_and_numbers_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Nothing is queued."""
+    """Invalid scales and numbers of draws are refused, and nothing is queued."""
     waiting = len(in_turn(stores))
     for query in ("summary?n_draws=1", "summary?scale=automatic", "draws/0?scale=automatic"):
         check_problem(client.get(f"{posterior}/{query}"), 422, "invalid-request")
