@@ -222,7 +222,7 @@ class FitSpec(SpaceSpec):
             raise InvalidParameterError(
                 f"{Way('landmarks', self.landmarks)} is too few for {Way('n_neighbors', self.n_neighbors)} "
                 f"and {Way('n_components', self.n_components)}.",
-                remedy=f"Give landmarks of at least {min_landmarks}; some hundred show the shape of a sheet.",
+                remedy=f"Give landmarks of at least {min_landmarks}; a few hundred show the shape of a sheet.",
             )
         idle = [] if is_published_em else ["max_iter", "tol"]
         if self.noise == "tangent" and self.variance == "dirichlet":

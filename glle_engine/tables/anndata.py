@@ -53,7 +53,9 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
         raise InvalidParameterError(f"The AnnData has no obsm[{obsm!r}].", remedy=f"Name one of {keys}.")
     values = data.X if obsm is None else data.obsm[obsm]
     if values is None:
-        raise InvalidParameterError("The AnnData has no X.", remedy=f"Name the points by obsm=, one of {keys}.")
+        raise InvalidParameterError(
+            "The AnnData has no X.", remedy=f"Say which array has the points: give obsm=, one of {keys}."
+        )
     values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix in a file
     names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
     if names is not None and len(set(names)) < len(names):
