@@ -190,7 +190,7 @@ def lle_weights(
 
     """
     weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points, has_differences=False):
+    for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points, has_differences=frames is not None):
         relative_reg = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
         root = ridge_factor(normalized_precision(whiten(block, frames, VANISHING), block.trace, relative_reg)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
