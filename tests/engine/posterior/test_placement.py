@@ -303,6 +303,12 @@ def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior)
         posterior.transform(sheet, sheet[:, :2])
     with pytest.raises(errors.NotFiniteError, match=r"\[1, 2\]"):
         posterior.transform(sheet, [[0.0, 0.0, 0.0], [0.0, 0.0, np.nan]])
+    rows = csr_array(sheet)
+    of_rows = fit(rows)
+    assert of_rows.transform(rows, rows[:3]).tobytes() == of_rows.embedding[:3].tobytes()
+    for known, new in ((rows[:-1], rows), (rows, rows[:, :2])):
+        with pytest.raises(errors.InvalidShapeError, match="fitted to 400 points"):
+            of_rows.transform(known, new)
 
 
 def test_data_from_weights(sheet: NDArray[np.float64], posterior: Posterior) -> None:
