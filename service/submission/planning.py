@@ -94,7 +94,7 @@ class Plan:
         needed = method.least_bytes(n, spec)
         if needed <= allowed:
             return
-        max_points = bisect_right(range(1, n + 1), allowed, key=lambda m: method.least_bytes(m, spec))
+        max_points = bisect_right(range(1, n), allowed, key=lambda m: method.least_bytes(m, spec))
         remedy = "Ask the administrator to raise GLLE_METHOD_BYTES."
         if max_points:
             remedy = f"Embed at most {max_points:,} points, or ask the administrator to raise GLLE_METHOD_BYTES."

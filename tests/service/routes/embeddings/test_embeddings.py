@@ -252,6 +252,8 @@ def test_arrays_beyond_the_memory_of_a_task_are_refused(
         assert problem["details"] == {"least_bytes": 2**20 * N**2, "allowed_bytes": 2**31, "most_points": 45}
         assert f"{2**20 * N**2:,} bytes" in problem["detail"]
         assert problem["remedy"] == "Embed at most 45 points, or ask the administrator to raise GLLE_METHOD_BYTES."
+    replace_method("full", doubles=lambda _, n: 2**40 * (n // N))
+    assert check_problem(embed(client, sheet, "full"), 422, "too-much-memory")["details"]["most_points"] == N - 1
     replace_method("huge", doubles=lambda _, n: 2**40 * n)
     problem = check_problem(embed(client, sheet, "huge"), 422, "too-much-memory")
     assert (problem["remedy"], problem["details"]["most_points"]) == (
