@@ -317,7 +317,7 @@ def mutable_headers(body: str) -> dict[str, str]:
 def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
     """Return the header Glle-Scale with the exact scales of draws, and Glle-Notes with the codes of `notes`.
 
-    Without scales, or without notes, the header is left out.
+    A header that would be empty is left out.
     """
     named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
     return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})

@@ -414,7 +414,7 @@ def _media_of(head: bytes) -> str:
 
 
 def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
-    """Return the problem of a body that could not be read; it names the other program if the file is recognized."""
+    """Return the problem of a body that could not be read; if its true format is recognized, the problem names it."""
     if problem.problem.status != 422:  # the body may be valid, such as a table beyond a limit
         return problem
     head = os.pread(file.fileno(), FOREIGN_HEAD, 0)

@@ -243,8 +243,8 @@ class _ReaderSlots:
         self._share = share
         self._waiting: list[_WaitingBody] = []
         self._has_extra = True
-        self._served: dict[str, int] = {}  # when each tenant last got a reader, by counting readers
-        self._count = 0
+        self._readers_given = 0  # how often a body got a reader
+        self._served: dict[str, int] = {}  # `_readers_given` when a tenant last got a reader
 
     @asynccontextmanager
     async def reserve(self, tenant: str, size: int) -> AsyncIterator[bool]:
@@ -280,8 +280,8 @@ class _ReaderSlots:
             if body is None:
                 return
             self._waiting.remove(body)
-            self._count += 1
-            self._served[body.tenant] = self._count
+            self._readers_given += 1
+            self._served[body.tenant] = self._readers_given
 
     def _give(self, body: _WaitingBody) -> bool:
         """Give a body a reader if one is free for it; return whether it got one."""

@@ -172,7 +172,7 @@ def test_a_slice_of_a_data_set_has_its_labels_and_coordinates(client: httpx.Clie
     ],
 )
 def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
-    """Slices are half open and may be negative, lists keep their order; the whole axis has no tag."""
+    """Slices are half open and may be negative, lists keep their order; for a part, the ETag gets a tag."""
     chosen = Selection.from_query(text, 5, "points")
     assert list(chosen.positions) == list(expected)
     values = np.arange(20).reshape(2, 5, 2)

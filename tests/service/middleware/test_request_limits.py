@@ -34,7 +34,7 @@ UPLOAD = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/c
 
 @pytest.fixture(scope="module")
 def settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Short timeouts."""
+    """Settings with short timeouts."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(request_limits, "PATIENCE_SECONDS", 0.4)
         patched.setattr(request_limits, "MIN_SPEED", 1000)
