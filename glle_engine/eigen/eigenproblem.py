@@ -63,8 +63,8 @@ class Eigenproblem:
     pattern : Pattern
         The neighbor graph and its elimination order.
     pins : (c,) int32
-        One point in each closed class, at which 1 is added to the diagonal of I - W to make it nonsingular. Empty for
-        the published variant, whose I - W is nonsingular.
+        One point in each closed class (a set of points that no edge leaves), at which 1 is added to the diagonal of
+        I - W to make it nonsingular. Empty for the published variant, whose I - W is nonsingular.
 
     """
 

@@ -93,7 +93,8 @@ class Factored:
     def null_right(self) -> NDArray[np.float64]:
         """Return an orthonormal basis (c, n) of the right null space of B = I - W, the constant vector first.
 
-        c is the number of pins, one for each closed class of the graph. Columns are in the order of elimination.
+        c is the number of pins, one for each closed class (a set of points that no edge of the graph leaves). Columns
+        are in the order of elimination.
         """
         n, c = len(self.inverse), len(self.pins)
         basis = np.empty((c, n))

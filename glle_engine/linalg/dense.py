@@ -28,9 +28,10 @@ def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def gram_about(
     data: NDArray[np.float64], points: NDArray[np.float64], neighbors: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return the Gram matrices (m, k, k) of the neighbors of points (m, d), rows (m, k) of data, less their point.
+    """Return the Gram matrix (k, k) of the differences between each of m points (m, d) and its k neighbors: (m, k, k).
 
-    The bits are those of `gram` of the differences, which are not kept.
+    `neighbors` (m, k) are rows of `data`. The result has the same bits as `gram` of the differences, but the
+    differences of all points need not be in memory.
     """
     out = np.empty((*neighbors.shape, neighbors.shape[1]))
     kernels.grams_about(kernels.TAG, readable(data), readable(points), _rows_of(data, neighbors), out)
@@ -38,7 +39,10 @@ def gram_about(
 
 
 def _rows_of(data: NDArray[np.float64], rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return row numbers of data for compiled code; raise `IndexError` for others, which it would read anyway."""
+    """Return row numbers as a contiguous read-only array; raise `IndexError` if one of them is no row of `data`.
+
+    Compiled code does not check indices.
+    """
     if rows.size and not (rows.min() >= 0 and rows.max() < len(data)):
         raise IndexError(f"Row numbers are from 0 to {len(data) - 1}.")
     view = np.ascontiguousarray(rows, np.int32).view()

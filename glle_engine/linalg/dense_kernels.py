@@ -114,9 +114,10 @@ def grams_about(
     neighbors: NDArray[np.int32],
     out: NDArray[np.float64],
 ) -> None:
-    """Write the Gram matrix of each point's neighbors, less the point, to `out` (m, k, k); bits as by `grams`.
+    """Write the Gram matrix of the differences between each point and its neighbors to `out` (m, k, k).
 
-    `neighbors` (m, k) of the points (m, d) are rows of `data`.
+    `neighbors` (m, k) of the points (m, d) are rows of `data`. The result has the same bits as `grams` of the
+    differences.
     """
     lanes = len(tag)
     m, k = neighbors.shape

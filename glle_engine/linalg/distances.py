@@ -165,10 +165,11 @@ def nearest_in_sample(
     chosen: NDArray[np.intp],
     k: int,
 ) -> NDArray[np.int32]:
-    """Return the k rows of a sample that are nearest to some rows of data (n, d), as indices (m, k) into the sample.
+    """Return the k points of a sample that are nearest to each of m rows of data (n, d), as indices (m, k).
 
-    The sample are the rows `chosen`, ascending. `candidates` (m, w) are the w nearest rows of each of the m `rows`,
-    from a common search for several samples. Only points with fewer than k candidates in the sample are searched.
+    The sample is the rows `chosen`, ascending, and an index is a position in `chosen`. `rows` (m,) are row numbers, and
+    `candidates` (m, w) are the w nearest rows of each among all data, from a search that serves several samples. Only
+    rows with fewer than k candidates in the sample are searched again.
     """
     place = np.full(len(data), -1, np.int32)
     place[chosen] = np.arange(len(chosen))

@@ -1,7 +1,8 @@
-"""Single linkage by mutual reachability, in time n^2 and memory n.
+"""Single-linkage clustering by mutual reachability distances, in time n^2 and memory n.
 
-The spanning tree grows from point 0 by the nearest point outside it (Prim), and its edges are then merged from the
-shortest on. Equal lengths keep the order in which the tree grew, as in scipy, which needs all distances at once.
+The minimum spanning tree grows from point 0, always by the nearest point outside the tree (Prim). Clusters are then
+merged along the edges of the tree, the shortest first. Edges of equal length are merged in the order in which the tree
+grew. scipy does the same, but needs all distances in memory.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ _MARGIN = 1 + 2.0**-48  # exceeds the rounding error of a squared distance
 
 
 def single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the merges (n - 1, 4) as scipy does: two nodes, their distance, and the number of points of both.
+    """Return the linkage matrix (n - 1, 4) of points (n, d), in the format of `scipy.cluster.hierarchy.linkage`.
 
-    The distance of two of the points (n, d) is at least the core distance (n,) of each of them.
+    A row has the numbers of the two clusters that are merged, their distance, and the number of points of both. The
+    distance of two points is their Euclidean distance or one of their core distances `core` (n,), the largest.
     """
     edges = np.empty((len(points) - 1, 3))
     _spanning_tree(readable(points), readable(core), edges)
@@ -33,7 +35,10 @@ def single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> ND
 
 @compiled
 def _spanning_tree(points: NDArray[np.float64], core: NDArray[np.float64], edges: NDArray[np.float64]) -> None:
-    """Write the edges (n - 1, 3) of the shortest spanning tree, in the order in which it grows."""
+    """Write the minimum spanning tree to `edges` (n - 1, 3), in the order in which it grows: two points and a length.
+
+    `points` and `core` are as for `single_linkage`.
+    """
     n, d = points.shape
     rest = np.arange(1, n)
     length, square = np.full(n, np.inf), np.full(n, np.inf)  # from the tree to each point, and its square with a margin
@@ -60,7 +65,10 @@ def _spanning_tree(points: NDArray[np.float64], core: NDArray[np.float64], edges
 
 @compiled
 def _merge(edges: NDArray[np.float64], merges: NDArray[np.float64]) -> None:
-    """Write the merges (n - 1, 4) of sorted edges (n - 1, 3): each joins the nodes of the ends of its edge."""
+    """Write the linkage matrix to `merges` (n - 1, 4), from the edges (n - 1, 3) of a spanning tree in ascending order.
+
+    Each edge merges the clusters of its two points.
+    """
     count = len(edges)
     parent, size = np.arange(2 * count + 1), np.ones(2 * count + 1, np.int64)
     for row in range(count):
@@ -74,7 +82,7 @@ def _merge(edges: NDArray[np.float64], merges: NDArray[np.float64]) -> None:
 
 @compiled
 def _root(parent: NDArray[np.int64], node: int) -> int:
-    """Return the node at the top above a node, and make the way there shorter."""
+    """Return the root of a node in a forest (union-find); the nodes on the path to it get the root as their parent."""
     top = node
     while parent[top] != top:
         top = parent[top]

@@ -27,7 +27,7 @@ _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 @compiled
 def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the undirected graph of a kNN graph (n, k), which is the sparsity pattern of B + B^T.
+    """Return the undirected graph of a kNN graph (n, k), which is the sparsity pattern of B + B^T with B = I - W.
 
     The neighbors of vertex i are adjacent[start[i]:start[i + 1]]. Two points that are neighbors of each other in the
     kNN graph are listed twice.

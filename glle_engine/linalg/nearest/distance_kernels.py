@@ -60,10 +60,10 @@ def distances(
 def first_present(
     candidates: NDArray[np.int32], place: NDArray[np.int32], out: NDArray[np.int32], has_all: NDArray[np.bool_]
 ) -> None:
-    """Write the places of the first k `candidates` (m, w) that have one to `out` (m, k).
+    """Write the positions in a sample of the first k `candidates` (m, w) that are in the sample to `out` (m, k).
 
-    `place` (n,) is the place of each row, or -1 for none. `has_all` (m,) says which points have k such candidates; the
-    rows of other points are incomplete.
+    `place` (n,) is the position of each row of the data in the sample, or -1 if it is not in the sample. `has_all` (m,)
+    becomes True for points with k such candidates; for other points, the row of `out` is incomplete.
     """
     m, width = candidates.shape
     k = out.shape[1]
