@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import refusal, stored_files
 from tests.worker.analyses.conftest import analysis_job, run_analysis
 from tests.worker.execution.workers import SHEET, raiser, store_dataset
-from worker.analyses.embedding import EmbeddingSpec, Recipe
+from worker.analyses.embedding import EmbeddingSpec, Recipe, map_arrays
 from worker.execution import tasks
 from worker.records.cache_entry import Entry
 from worker.storage.object_store.files import STORED_BYTES, ObjectFiles
@@ -48,6 +48,7 @@ def test_scores_are_of_the_stored_embedding(
     assert not stores.has_embedding(spec.recipe.id)
     assert stores.embeddings.find_entry(spec.recipe.id) is None
     first = run_analysis(stores, spec, None)
+    assert first.meta["map"] == {name: list(array.shape) for name, array in map_arrays(first).items()} != {}
     stores.cache.client.flushall()
     monkeypatch.setattr(Recipe, "compute", raiser(AssertionError("computed again")))
     assert run_analysis(stores, spec, None).meta == first.meta

@@ -65,6 +65,14 @@ def test_restart_pauses_grow() -> None:
 def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child gets the signal again, and then SIGKILL; a disposable child is killed without a wait."""
     monkeypatch.setattr("worker.execution.supervisor.COLD_SECONDS", 0.2)
+    sent: list[tuple[str, int]] = []
+    send = Child.send
+
+    def record_and_send(child: Child, signum: int) -> None:
+        sent.append((child.name, signum))
+        send(child, signum)
+
+    monkeypatch.setattr(Child, "send", record_and_send)
     supervisor = Supervisor(lambda _: None)
     stubborn, disposable = supervisor.add("one", starting(STUBBORN)), supervisor.add("two", starting(STUBBORN))
     disposable.is_disposable = True
@@ -73,6 +81,8 @@ def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch)
     supervisor.stop(supervisor.children, 0.0)
     supervisor.close()
     assert (stubborn.code, disposable.code) == (-signal.SIGKILL, -signal.SIGKILL)
+    first = [("one", signal.SIGTERM), ("two", signal.SIGTERM), ("one", signal.SIGTERM), ("two", signal.SIGKILL)]
+    assert (sent[:4], ("one", signal.SIGKILL) in sent) == (first, True)
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
