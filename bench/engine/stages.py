@@ -53,14 +53,14 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     lanes, structure = LANES, solver.structure
     room = Workspace.for_structure(structure, solver.wanted)
     mean, factor = posterior.distribution.gaussian("posterior")
-    pins = np.full(lanes, solver.pin, np.int32)
+    pins, rows = np.full(lanes, solver.pin, np.int32), np.arange(n, dtype=np.int32)
     vectors = np.empty((lanes, n, solver.wanted))
     times: list[dict[str, float]] = []
     for batch in range(batches + 1):
         indices = np.arange(batch * lanes, (batch + 1) * lanes, dtype=np.uint64)
         keys, spread = np.zeros(lanes, np.uint64), np.ones(lanes)
         clock = StageClock()
-        sample(room.tag, structure.position, 0, mean, factor, keys, indices, spread, room.normals, room.weights)
+        sample(room.tag, rows, structure.position, 0, mean, factor, keys, indices, spread, room.normals, room.weights)
         clock(1, 1, "sample")
         factorize(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         clock(1, 1, "factor")

@@ -139,9 +139,16 @@ class Placement:
         """Rows of the points that are not landmarks, ascending."""
         return np.setdiff1d(np.arange(len(self.neighbors)), self.landmarks, assume_unique=True)
 
+    @cached_property
+    def _places(self) -> NDArray[np.int32]:
+        """Index (n,) of each landmark into `landmarks`; other rows have no meaning."""
+        places = np.zeros(len(self.neighbors), np.int32)
+        places[self.landmarks] = np.arange(len(self.landmarks))
+        return places
+
     def positions(self, points: NDArray[np.integer]) -> NDArray[np.int32]:
         """Return the neighbors (r, k) of the points with row numbers `points` (r,), as indices into `landmarks`."""
-        return np.asarray(np.searchsorted(self.landmarks, self.neighbors[points]), np.int32)
+        return np.asarray(self._places[self.neighbors[points]])
 
     def complete(self, known: NDArray[np.float64], key: DrawKey, source: Source) -> NDArray[np.float64]:
         """Return the weights (n, k) of all points in a draw, given the weights `known` (m, k) of the landmarks."""
@@ -170,11 +177,15 @@ class Placement:
         p = draws[0].embedding.shape[1]
         values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
         streams = [(draw.seed, draw.index, math.sqrt(draw.scale)) for draw in filled]
+        of_all = self.distribution.gaussian("posterior") if draws[0].source == "posterior" else None
         for rows, counter in self._blocks():
             points = self.others[rows]
-            weights = sample_lanes(streams, *self.distribution.at(points).gaussian(draws[0].source), counter)
+            if of_all is None:  # the prior's factors of all points would need much memory
+                weights = sample_lanes(streams, *self.distribution.at(points).gaussian("prior"), counter)
+            else:
+                weights = sample_lanes(streams, *of_all, counter, points)
             places = np.empty(len(points) * p * LANES)
-            place((0,) * LANES, self.positions(points).astype(np.int64), weights.ravel(), values, places)
+            place((0,) * LANES, self.positions(points), weights.ravel(), values, places)
             for lane, whole in enumerate(wholes):
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 

@@ -202,6 +202,7 @@ def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, 
 @compiled
 def sample(
     tag: tuple[int, ...],
+    rows: NDArray[np.int32],
     position: NDArray[np.int32],
     counter: int,
     mean: NDArray[np.float64],
@@ -218,13 +219,15 @@ def sample(
     ----------
     tag : tuple
         One number for each lane; only the number of lanes counts.
+    rows : (n,) int32
+        Row of each point in `mean` and `factor`, which may have other rows, too.
     position : (n,) int32
         Row of the result for each point, such as its position in the order of elimination.
     counter : int
         The first counter of each draw's random stream that is used.
-    mean : (n, k) float64
+    mean : (m, k) float64
         The means m_i of the weights.
-    factor : (n, k, k) float64
+    factor : (m, k, k) float64
         The factors F_i of their covariances.
     seeds, indices : (lanes,) uint64
         The keys (seed, index) of the draws.
@@ -236,7 +239,7 @@ def sample(
         The result, which is overwritten.
 
     """
-    n, k = mean.shape
+    n, k = len(rows), mean.shape[1]
     z, target = address(scratch), address(weights)
     scale = load(tag, address(spread), 0)
     means, factors = address(mean), address(factor)
@@ -247,17 +250,17 @@ def sample(
             store(z, i, load(tag, z, i) * scale)
         for point in range(first, min(first + GROUP, n)):
             target_index, normals_of_point = position[point] * k, advance(tag, z, (point - first) * k)
-            center, rows = offset(means, point * k), offset(factors, point * k * k)
+            center, roots = offset(means, rows[point] * k), offset(factors, rows[point] * k * k)
             fours = k - k % 4
             for a in range(0, fours, 4):  # four sums at once, because in a sum each addition waits for the one before
                 v0, v1 = fill(tag, center[a]), fill(tag, center[a + 1])
                 v2, v3 = fill(tag, center[a + 2]), fill(tag, center[a + 3])
                 for b in range(k):
                     normal = load(tag, normals_of_point, b)
-                    v0 = fma(fill(tag, rows[a * k + b]), normal, v0)
-                    v1 = fma(fill(tag, rows[(a + 1) * k + b]), normal, v1)
-                    v2 = fma(fill(tag, rows[(a + 2) * k + b]), normal, v2)
-                    v3 = fma(fill(tag, rows[(a + 3) * k + b]), normal, v3)
+                    v0 = fma(fill(tag, roots[a * k + b]), normal, v0)
+                    v1 = fma(fill(tag, roots[(a + 1) * k + b]), normal, v1)
+                    v2 = fma(fill(tag, roots[(a + 2) * k + b]), normal, v2)
+                    v3 = fma(fill(tag, roots[(a + 3) * k + b]), normal, v3)
                 store(target, target_index + a, v0)
                 store(target, target_index + a + 1, v1)
                 store(target, target_index + a + 2, v2)
@@ -265,14 +268,14 @@ def sample(
             for a in range(fours, k):
                 value = fill(tag, center[a])
                 for b in range(k):
-                    value = fma(fill(tag, rows[a * k + b]), load(tag, normals_of_point, b), value)
+                    value = fma(fill(tag, roots[a * k + b]), load(tag, normals_of_point, b), value)
                 store(target, target_index + a, value)
 
 
 @compiled
 def place(
     tag: tuple[int, ...],
-    neighbors: NDArray[np.int64],
+    neighbors: NDArray[np.int32],
     weights: NDArray[np.float64],
     values: NDArray[np.float64],
     places: NDArray[np.float64],
@@ -388,17 +391,22 @@ class WeightDistribution:
 
 
 def sample_lanes(
-    streams: list[tuple[int, int, float]], mean: NDArray[np.float64], factor: NDArray[np.float64], counter: int
+    streams: list[tuple[int, int, float]],
+    mean: NDArray[np.float64],
+    factor: NDArray[np.float64],
+    counter: int,
+    rows: NDArray[np.integer] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the weights (n, k, lanes) of several draws, the lanes, from Gaussians of mean (n, k) and factor (n, k, k).
+    """Return the weights (n, k, lanes) of several draws, the lanes, from Gaussians of mean (m, k) and factor (m, k, k).
 
     There is one draw for each of the `streams`, (seed, index, square root of the scale). `counter` is the first counter
-    of each random stream that is used.
+    of each random stream that is used. `rows` (n,) are the rows of the Gaussians that are sampled, by default all.
     """
-    n, k = mean.shape
+    n, k = len(mean) if rows is None else len(rows), mean.shape[1]
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))
     spread = np.array([stream[2] for stream in streams])
     weights, scratch = np.empty(n * k * LANES), np.empty(GROUP * k * LANES)
     order, distribution = np.arange(n, dtype=np.int32), (dense.readable(mean), dense.readable(factor))
-    sample((0,) * LANES, order, counter, *distribution, seeds, indices, spread, scratch, weights)
+    chosen = order if rows is None else np.ascontiguousarray(rows, np.int32)
+    sample((0,) * LANES, chosen, order, counter, *distribution, seeds, indices, spread, scratch, weights)
     return weights.reshape(n, k, LANES)

@@ -114,6 +114,7 @@ class LaneSolver:
         filled = [*streams, *[streams[0]] * (LANES - len(streams))]  # unused lanes repeat the first draw
         sample(
             room.tag,
+            np.arange(len(mean), dtype=np.int32),
             self.structure.position,
             0,
             readable(mean),

@@ -58,7 +58,7 @@ def test_the_stream_is_numpys() -> None:
     alone = WeightDistribution(zero, identity, 0.0, None, constrained=False, sigma=None).draw((0, 0), 1.0, "posterior")
     got, distribution = empty_aligned(n * k * LANES), (readable(zero), readable(identity))
     tag, order = (0,) * LANES, np.arange(n, dtype=np.int32)
-    sample(tag, order, 0, *distribution, seeds, indices, np.ones(LANES), empty_aligned(4 * k * LANES), got)
+    sample(tag, order, order, 0, *distribution, seeds, indices, np.ones(LANES), empty_aligned(4 * k * LANES), got)
     assert got[0::LANES].tobytes() == alone.tobytes()
     for lane, (seed, index) in enumerate(zip(seeds.tolist(), indices.tolist(), strict=True)):
         expected = normals_by_numpy(seed, index, n * k)
