@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-PROGRESS_SECONDS = 0.1  # pause between two writes of progress; a write also notices a cancellation
+PROGRESS_SECONDS = 0.25  # pause between two writes of progress; a write also notices a cancellation
 
 
 @dataclass(frozen=True)
