@@ -156,13 +156,15 @@ def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | N
 
 
 def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
-    """Return the directed graph of neighbors (n, k) for `connected_components`, which needs no sorted rows.
+    """Return the directed graph of neighbors (n, k) for `connected_components`, as float64 or int8.
 
-    scipy would sort the rows and add up repeated entries first, which takes longer than the components.
+    scipy takes float64 as it is. It first sorts the rows of other types and adds up repeated entries, which takes
+    longer than to find the components, but which rows with repeated entries need, as from `edges`: on such rows the
+    search for strong components would never end.
     """
-    graph = directed_graph(neighbors, np.ones(neighbors.shape))
-    graph.has_canonical_format = True
-    return graph
+    ordered = np.sort(neighbors, axis=1)
+    has_repeated = bool((ordered[:, 1:] == ordered[:, :-1]).any())
+    return directed_graph(neighbors, None if has_repeated else np.ones(neighbors.shape))
 
 
 class _Edge(NamedTuple):

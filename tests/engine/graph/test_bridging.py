@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.base.progress import silent
 from glle_engine.graph import connectivity
 from glle_engine.graph.connectivity import (
     bridge,
@@ -21,6 +22,7 @@ from glle_engine.graph.connectivity import (
     smallest_connecting_k,
 )
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import neighbors_within
 from glle_engine.graph.relations import Data, Distances
 
 
@@ -159,6 +161,14 @@ def test_closed_classes_of_a_known_graph() -> None:
     """A group of points that no edge leaves is a closed class, also if edges lead into it."""
     neighbors = np.array([[1, 2], [0, 2], [0, 1], [0, 4], [3, 1], [6, 7], [5, 7], [5, 6]], np.int32)
     assert [members.tolist() for members in closed_classes(neighbors)] == [[0, 1, 2], [5, 6, 7]]
+
+
+def test_rows_with_repeated_neighbors_have_components() -> None:
+    """A graph of a radius, in which kept neighbors take the places of dropped ones, has its classes found."""
+    graph = neighbors_within(manifolds.make("s_curve", 150, seed=1).X, 0.9, silent)
+    repeated = edges(graph.nearest, graph.kept)
+    assert [len(members) for members in closed_classes(repeated)] == [150]
+    assert not components(repeated).any()
 
 
 def test_bridging_leaves_a_whole_graph_alone() -> None:
