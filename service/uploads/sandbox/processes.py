@@ -203,11 +203,12 @@ class ReaderProcesses:
         """Return the error for a reader that ended without an outcome."""
         code, stderr = ended.code or 0, ended.message[-_MAX_STDERR:]
         name = next((each.name for each in signal.Signals if each == -code), "")
+        end = name or f"exit code {code}"
         if code == forkserver.NO_SPACE:
             return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if code == forkserver.FAILED:
             return RuntimeError(f"Unexpected error in a reader:\n{stderr}")
-        log.warning("The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, stderr[:200])
+        log.warning("The reader of %s ended with %s after %.1f s: %r", kind, end, ended.seconds, stderr[:200])
         if name in {"SIGXCPU", "SIGALRM"}:
             limits = f"{CPU_SECONDS} s of processor time, or {SECONDS:g} s of wall time"
             remedy = "Send fewer rows or columns, or npy."
@@ -217,7 +218,7 @@ class ReaderProcesses:
             detail = f"Reading the body takes more than {self._budget.bytes:,} bytes of memory."
             remedy = "Send fewer rows or columns, shorter labels, or npy; or give the API more memory."
             return refuse("reader-memory", 413, detail, remedy, allowed=self._budget.bytes)
-        detail = f"The reader of {kind} crashed on the body ({name or f'exit code {code}'})."
+        detail = f"The reader of {kind} crashed on the body ({end})."
         remedy = "The body may be damaged. Write it again with a current version of its library, or send npy or CSV."
         return refuse("reader-crashed", 422, detail, remedy, signal=name)
 

@@ -105,6 +105,16 @@ def test_categories_of_digits_are_the_label() -> None:
     assert "'k'" in refusal(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail
 
 
+@pytest.mark.parametrize("media", [PARQUET, FEATHER])
+def test_texts_of_arrow_may_be_truth_values_or_dates(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each block, texts are read as what the first texts of their column are."""
+    monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 1)
+    columns = {"x": [1.0, 2.0], "is_big": ["False", "true"], "day": ["1970-01-01", "1970-01-02"]}
+    table = read(FORMATS[media](columns), media, colors="day")
+    assert (table.values.tolist(), table.names) == ([[1, 0], [2, 1]], ["x", "is_big"])
+    np.testing.assert_array_equal(table.colors, [0, 86400])
+
+
 def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
     """A first row with a number is data; a notice says if it may be a header, because of a unique word."""
     body = csv({"kind": COLUMNS["kind"], "2020": COLUMNS["x"]})

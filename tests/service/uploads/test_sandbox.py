@@ -249,6 +249,14 @@ def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit,
     assert caught.value.problem.remedy
 
 
+@pytest.mark.parametrize(("ended", "shown"), [(-signal.SIGABRT, "SIGABRT"), (1, "exit code 1")])
+def test_a_crash_is_described(processes: ReaderProcesses, ended: int, shown: str) -> None:
+    """The problem has the signal or the exit code of a reader that crashed."""
+    with temporary_file(b"") as out, pytest.raises(ProblemError) as caught:
+        processes._table(ReaderExit(ended), CSV, out)
+    assert caught.value.problem.detail == f"The reader of text/csv crashed on the body ({shown})."
+
+
 @pytest.mark.parametrize(
     ("code", "error"), [(forkserver.NO_SPACE, OSError), (forkserver.FAILED, RuntimeError)], ids=["full disk", "bug"]
 )
