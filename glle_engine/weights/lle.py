@@ -108,27 +108,25 @@ def neighborhoods(
     width = (k + 1) * X.neighborhood_width if isinstance(X, SparsePoints) else X.shape[1]
     size = max(1, _BLOCK_ENTRIES // (k * max(k, width)))
     for rows in blocks(n, size, stage, on_progress):
+        is_kept = np.ones((rows.stop - rows.start, k), bool) if kept is None else kept[rows]
+        differences = np.empty((len(is_kept), k, 0))
         if isinstance(X, Distances) or isinstance(points, Distances):
             assert isinstance(points, Distances)
             gram = points.gram(rows, neighbors[rows])
-            is_kept = np.ones(gram.shape[:2], bool)
-            yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), is_kept)
-            continue
-        if isinstance(X, SparsePoints) or isinstance(points, SparsePoints):
-            assert isinstance(X, SparsePoints)
-            assert isinstance(points, SparsePoints)
-            differences = X.differences(points[rows], neighbors[rows])
-        elif kept is None and not has_differences:
+            if kept is not None:
+                gram *= is_kept[:, :, None] & is_kept[:, None, :]
+        elif not (isinstance(X, SparsePoints) or isinstance(points, SparsePoints) or has_differences) and kept is None:
             gram = dense.gram_about(X, points[rows], neighbors[rows])
-            is_kept = np.ones(gram.shape[:2], bool)
-            yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), is_kept)
-            continue
         else:
-            differences = X[neighbors[rows]] - points[rows, None, :]
-        if kept is not None:
-            differences *= kept[rows, :, None]
-        gram = dense.gram(differences)
-        is_kept = np.ones(gram.shape[:2], bool) if kept is None else kept[rows]
+            if isinstance(X, SparsePoints) or isinstance(points, SparsePoints):
+                assert isinstance(X, SparsePoints)
+                assert isinstance(points, SparsePoints)
+                differences = X.differences(points[rows], neighbors[rows])
+            else:
+                differences = X[neighbors[rows]] - points[rows, None, :]
+            if kept is not None:
+                differences *= kept[rows, :, None]
+            gram = dense.gram(differences)
         yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2), is_kept)
 
 

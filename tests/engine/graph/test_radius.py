@@ -82,6 +82,8 @@ def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
     M = (np.eye(len(X)) - W).T @ (np.eye(len(X)) - W)
     np.testing.assert_allclose(embedding.eigenvalues, np.linalg.eigvalsh(M)[1:3], rtol=1e-5)
     np.testing.assert_allclose(M @ embedding.Y, embedding.Y * embedding.eigenvalues, atol=1e-8)
+    by_distances = method.embed(APART, method.spec(radius=radius, metric="precomputed"))
+    np.testing.assert_allclose(np.abs(by_distances.Y), np.abs(embedding.Y), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["lle", "isomap"])
