@@ -36,8 +36,9 @@ def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return :math:`\sqrt{\sum (d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}`; 0 is best.
 
-    `sklearn.manifold.MDS` computes the same normalized stress, which depends on the unit of the embedding. Raises
-    DegenerateDataError if all points of the data are equal.
+    The sums are over all pairs of points, with distances :math:`\delta_{ij}` in the data and :math:`d_{ij}` in the
+    embedding. `sklearn.manifold.MDS` computes the same normalized stress, which depends on the unit of the embedding.
+    Raises DegenerateDataError if all points of the data are equal.
     """
     expected, embedded = _pairs(X, Y)
     _require_apart(expected)

@@ -162,8 +162,8 @@ def score(
     selected = [possible_score(name, len(data), inputs) for name in names]
     for item in selected:
         _check_neighbors(item, score_neighbors, len(data))
-    if len(set(names)) < len(names):
-        raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
+    if twice := [name for name in SCORES if [*names].count(name) > 1]:
+        raise InvalidParameterError(f"The score {twice[0]} is named twice.", remedy="Name each score once.")
     for points, name in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
         if points is not None and np.all(points == points[0]):
             raise DegenerateDataError(

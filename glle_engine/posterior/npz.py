@@ -90,4 +90,4 @@ def require_array(
 
 def inconsistent(reason: str) -> StorageError:
     """Return the error for a file whose arrays and metadata cannot belong to one posterior; `reason` says why not."""
-    return StorageError(f"The file is damaged, or not of this library: {reason}.", remedy=_REMEDY)
+    return StorageError(f"The file is damaged, or was not written by this library: {reason}.", remedy=_REMEDY)

@@ -435,7 +435,7 @@ def _require_arrays(posterior: Posterior) -> None:
     """Raise `StorageError` if an array from a file is missing, not needed, or has a wrong type, shape or range."""
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
-        raise npz.inconsistent("data_sha256 is not a text")
+        raise npz.inconsistent("data_sha256 is not a string")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
     m = n if isinstance(spec.landmarks, str) else spec.landmarks
     d = 0 if posterior.center is None else posterior.center.size

@@ -154,7 +154,7 @@ class Regions:
         return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-        """Return (n,) bool: whether the position of each point in `places` (n, p) lies in the point's own region."""
+        """Return (n,) bool: whether the position of each point in `places` (n, p) lies in its own region of `level`."""
         return _distances(places - self.center, self.half_axes) <= self.radius(level)
 
     def to_dict(self) -> dict[str, Any]:

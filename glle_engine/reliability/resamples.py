@@ -428,7 +428,7 @@ def resampling_obstacle(
         )
     if given_neighbors:
         return InvalidParameterError(
-            "Half-samples need the neighbors of random halves of the data, but the posterior has given neighbors.",
+            "The scale cannot be calibrated: the posterior has given neighbors, which are not known for random halves.",
             remedy="Give the scale as a number, or fit without neighbors.",
         )
     if spec.variant != "constrained":
