@@ -341,6 +341,10 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores, blocks: list[
         stored = stores.find_result(AuditSpec.from_dict(of_row["audit"]), spec.dataset)
         assert (stored is None) == row["is_preliminary"]
         assert stored is None or stored.meta["verdict"] == row["verdict"]
+        embedded = stores.embeddings.find_entry(of_row["audit"]["embedding"])
+        assert embedded is not None
+        assert row["seconds"].keys() > embedded.meta["seconds"].keys()
+        assert row["eigenvalues"] == embedded.meta["eigenvalues"]
     one_task, _ = stores.jobs.create(
         kind=spec.kind, claim="alone", posterior=None, spec=spec.to_dict(), total=spec.total
     )
