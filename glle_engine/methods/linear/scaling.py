@@ -230,7 +230,7 @@ def kernel_to(
 
     `prepare` must have made both the points and X ready for the kernel.
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     kernels: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),

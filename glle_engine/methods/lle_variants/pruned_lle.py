@@ -150,7 +150,7 @@ def ollivier_ricci(
         Edges of the graph, in either direction.
 
     """
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 # an API process does without
+    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n, k = nearest.shape
     step = directed_graph(nearest)

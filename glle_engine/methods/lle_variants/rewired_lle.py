@@ -119,7 +119,7 @@ def nearest_by(
     on_progress : callable
 
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n = len(X)
     nearest = np.empty((n, k), np.int32)
@@ -208,7 +208,7 @@ def supervised_neighbors(
     Neighbors are nearest by the Euclidean distance, plus `alpha` times the diameter if the two `labels` (n,) differ.
     The diameter is the largest Euclidean distance between two points of X.
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     diameter = 0.0
     for rows in blocks(len(X), max(1, BLOCK_ENTRIES // len(X)), "diameter", on_progress):

@@ -97,7 +97,7 @@ def conditional_affinities(
         row of P is then uniform over these points.
 
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n = len(X)
     P = np.empty((n, n))

@@ -105,7 +105,7 @@ def descend(
         The columns of its Y have mean zero.
 
     """
-    from scipy.optimize import minimize  # noqa: PLC0415 # an API process does without
+    from scipy.optimize import minimize  # noqa: PLC0415 -- slow to import; the API does not need it
 
     shape = start.shape
     done = 0

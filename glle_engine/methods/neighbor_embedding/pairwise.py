@@ -103,7 +103,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
 
     The objective is a function of Y (n, p) that returns its value, in nats, and its gradient (n, p).
     """
-    from scipy.special import xlogy  # noqa: PLC0415 # an API process does without
+    from scipy.special import xlogy  # noqa: PLC0415 -- slow to import; the API does not need it
 
     degrees = P.sum(axis=1)
     constant = float(xlogy(P, P).sum())
@@ -122,7 +122,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
 
 
 def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, symmetric: bool) -> Embedding:
-    from scipy.special import xlogy  # noqa: PLC0415 # an API process does without
+    from scipy.special import xlogy  # noqa: PLC0415 -- slow to import; the API does not need it
 
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
@@ -192,7 +192,7 @@ def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
 
     The weights are squared distances in the data, or equal for all pairs if `kind` is "one".
     """
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n = len(X)
     if kind == "one":

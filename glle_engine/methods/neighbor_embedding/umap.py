@@ -333,7 +333,7 @@ class UmapMap(NeighborMap):
     @cached_property
     def _hull(self) -> Delaunay:
         """The Delaunay triangulation of the embedding, in single precision as umap-learn has it, for `inverse`."""
-        from scipy.spatial import Delaunay  # noqa: PLC0415 # an API process does without
+        from scipy.spatial import Delaunay  # noqa: PLC0415 -- slow to import; the API does not need it
 
         return Delaunay(self.embedding.Y.astype(np.float32), qhull_options="QJ")
 

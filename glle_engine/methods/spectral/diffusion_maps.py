@@ -162,7 +162,7 @@ def diffusion_maps(
     X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
 ) -> Embedding:
     """Embed by the leading eigenvectors of the random walk; with `lump`, `labels` (n,) are groups of its states."""
-    from scipy.spatial.distance import cdist  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
