@@ -199,8 +199,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         if neighbors is not None:
             if isinstance(neighbors, tuple) or hasattr(neighbors, "tocsr"):
                 raise ValueError(
-                    "A service does not take neighbors as a pair or as a sparse matrix: give their indices in an array "
-                    "(n, k), with -1 where a point has fewer than k."
+                    "`neighbors` is a pair or a sparse matrix, which a service does not accept. Give an array (n, k) "
+                    "with the row numbers of the neighbors of each point, and -1 where a point has fewer than k."
                 )
             body["neighbors"] = await dataset_id(self._session, neighbors)
         reply = await self._session.send(Call.post("/v1/posteriors", body))

@@ -122,8 +122,8 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
         return label_array(obs_column(data, blocks).objects(), 0), table_options
     if not (is_frame(data) or isinstance(data, (str, Path))):
         raise InvalidParameterError(
-            f"blocks={blocks!r} names a column, and the data have no named columns.",
-            remedy="Give a frame of pandas or polars, or the block of each point.",
+            f"blocks={blocks!r} names a column, but the data have no named columns.",
+            remedy="Give the data as a frame of pandas or polars, or give `blocks` as an array with one value per row.",
         )
     ids = column_option("id", table_options.get("id")) or ()
     roles = [value for name in SINGLE if is_column(value := table_options.get(name))]
@@ -165,7 +165,10 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
     if is_frame(data):
         return _frame_upload(data, query, values)
     if named := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
-        raise ValueError(f"{named} needs named columns: give a frame of pandas or polars, or a CSV file.")
+        raise ValueError(
+            f"{named} names a column, but an array has no named columns. Give a frame of pandas or polars, or the path "
+            "of a CSV file."
+        )
     array = data if hasattr(data, "tocsr") else array_of(data)
     rows = array.shape[0] if array.ndim else 0
     return DatasetUpload(_array_body(array, given_arrays(values, rows)), query)
@@ -193,8 +196,8 @@ def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> 
 def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
     if values:
         raise ValueError(
-            f"For a file, {', '.join(values)} must be names of its columns: give names, or read the file, and give an "
-            "array or a frame."
+            f"The data are the file {path}, but {' and '.join(values)} was given as an array. Give the name of a "
+            "column of the file instead, or read the file first and give an array or a frame."
         )
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None and path.is_file():
@@ -205,10 +208,11 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
             raise InvalidParameterError(f"{path} is {foreign.noun}.", remedy=foreign.remedy)
     if media is None:
         raise ValueError(
-            f"{path} has none of the suffixes {', '.join(MEDIA_TYPES)}: read it, and give an array or a frame."
+            f"The format of {path} is not known, because its name does not end in {', '.join(MEDIA_TYPES)}. Read the "
+            "file first, and give an array or a frame."
         )
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
+        raise FileNotFoundError(f"There is no file {path}. Check the path; it is relative to {Path.cwd()}.")
     return DatasetUpload(Body.of_file(path, media), query)
 
 
@@ -220,7 +224,7 @@ def _array_body(array: Any, vectors: dict[str, Array]) -> Body:
         members: dict[str, Any] = {"format": np.array("csr"), **parts, **vectors}
         return Body.of_writer(NPZ, partial(np.savez, **members))
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
+        raise ValueError(f"The data are an array of dtype {array.dtype}, not numbers. Convert it with .astype(float).")
     if vectors:
         arrays: dict[str, Any] = {"data": array, **vectors}
         return Body.of_writer(NPZ, partial(np.savez, **arrays))

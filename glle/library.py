@@ -274,7 +274,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
         table = {"names": None, "options": {}, **head.get("table", {})}
         if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
-            raise inconsistent("its table has no list of names or no options")
+            raise inconsistent("the names of the features, or the options of the table, are missing or of a wrong type")
         return replace(super().from_parts(head, arrays), **beside, **table)
 
     @accepts_random_state
@@ -421,8 +421,9 @@ def audit(
         Y, method = None, Y
     if getattr(Y, "ndim", None) == 1:
         raise InvalidShapeError(
-            f"Y has shape {Y.shape}, and coordinates have shape (n, p).",
-            remedy="Give labels by name: glle.audit(X, method, labels=y); and a single coordinate as Y[:, None].",
+            f"Y has shape {Y.shape}, but the coordinates of a map have shape (n, p).",
+            remedy="If Y are labels, give them by name: glle.audit(X, method, labels=y). If Y is a single "
+            "coordinate, give Y[:, None].",
         )
     options = given_options(options)
     of_method = {} if n_neighbors is None else {"n_neighbors": n_neighbors}
@@ -529,7 +530,7 @@ def embed(
     name = parameters.pop("method", None) if method is None else method
     if not isinstance(name, str):
         raise InvalidParameterError(
-            "There is no method to embed by." if name is None else f"{name!r:.60} is not the name of a method.",
+            "No method was named." if name is None else f"{name!r:.60} is not the name of a method.",
             remedy='Give a name such as "umap". Coordinates by a function or an estimator need no `embed`: audit them '
             "by glle.audit(X, method=...).",
         )

@@ -114,8 +114,8 @@ class DataPoints:
         location = array_of_column(name, lists)
         if location is None:
             raise InvalidParameterError(
-                f"There is no column {name!r} of labels, colors or ids.",
-                remedy="Give the value of each point in an array.",
+                f"The data of the posterior have no column {name!r} of labels, colors or ids.",
+                remedy="Give an array with one value for each point in place of the name.",
             )
         array = getattr(self, location[0])
         return np.asarray(array if array.ndim == 1 else array[:, location[1]])
@@ -172,14 +172,18 @@ def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
     column = np.asarray(texts_of_labels(column))
     if np.shape(column) != (count,):
         raise InvalidShapeError(
-            f"The {name} have shape {np.shape(column)}.", remedy=f"Give one for each of the {count} points."
+            f"The {name} have shape {np.shape(column)}, but there are {count} points.",
+            remedy=f"Give an array of {count} {name}, one for each point.",
         )
     return column
 
 
 def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str, Any], *, are_new: bool) -> DataPoints:
     if isinstance(data, (str, os.PathLike)):
-        raise InvalidParameterError(f"{data} is a path.", remedy="Read the file, as by pandas.read_csv.")
+        raise InvalidParameterError(
+            f"The data were given as the text or path {str(data)!r:.200}, but files are not read here.",
+            remedy="Read the file first, for example with pandas.read_csv, and give the frame.",
+        )
     require_here(data)
     if is_anndata(data) or obsm is not None:
         return _anndata_points(data, roles, obsm, are_new=are_new)

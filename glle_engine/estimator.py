@@ -256,7 +256,7 @@ class GLLE(_Embedder):
         if scale == "auto":
             if source != "posterior":
                 raise InvalidParameterError(
-                    "scale='auto' is calibrated for the posterior, not for the prior.",
+                    "scale='auto' cannot be used with source='prior', because it is calibrated for the posterior.",
                     remedy="Use source='posterior', or give the scale as a number.",
                 )
             scale = self.calibration_.scale

@@ -59,7 +59,9 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
 
     """
     if name not in NAMES:
-        raise InvalidParameterError(f"name={name!r} is not a sheet.", remedy=f"Choose one of {', '.join(NAMES)}.")
+        raise InvalidParameterError(
+            f"name={name!r:.60} is not the name of a synthetic data set.", remedy=f"Choose one of {', '.join(NAMES)}."
+        )
     n, seed = check_integer("n", n, 1), check_integer("seed", seed, 0)
     noise = check_positive("noise", noise, zero=True)
     X, coordinates = _SHEETS[name](n, np.random.default_rng(seed))

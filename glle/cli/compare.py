@@ -62,7 +62,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """Split NAME=VALUE into the name of a parameter and its value, which is read as JSON, or else stays a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as n_neighbors=10")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a parameter: write NAME=VALUE, such as n_neighbors=10")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -128,7 +128,8 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     from glle.inputs import DataOptions  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     if names := {name for name, _ in args.parameters} & {*_RESERVED, *DataOptions.__annotations__}:
-        raise ValueError(f"{', '.join(sorted(names))} is not a parameter of a method: use the options of `glle embed`.")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(names))
+        raise ValueError(f"{', '.join(sorted(names))} cannot be given as NAME=VALUE: use {options} of `glle embed`.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
     result = client.embed(

@@ -202,7 +202,7 @@ def in_command(way: Way, flags: Collection[str] | None = None) -> str:
     if way.name in _CALLS:
         return _CALLS[way.name].format(way.value or "ID")
     if way.name == FEATURE:
-        return f"feature {way.value} (from 0)"
+        return f"feature {way.value} (counted from 0)"
     flag = f"--{way.name.replace('_', '-')}"
     if flags is not None and flag not in flags and way.name not in {*UPLOAD_OPTIONS, "force"}:
         return way.name if way.value is None else f"{way.name}={way.value}"

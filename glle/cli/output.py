@@ -45,7 +45,8 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
         try:
             import pyarrow.parquet  # noqa: F401, PLC0415 # an optional package
         except ImportError as error:
-            raise ArgumentTypeError("parquet needs pyarrow: pip install pyarrow, or name a csv file") from error
+            message = f"{path} needs pyarrow: install it with pip install pyarrow, or name a .csv file"
+            raise ArgumentTypeError(message) from error
     return path
 
 

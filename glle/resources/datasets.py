@@ -177,7 +177,7 @@ async def labels_id(session: Session, labels: Any) -> str | None:
         return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})
     if names_column(labels):
         raise ValueError(
-            f"labels={labels!r} names a column, and the data are stored already: leave labels= out if it is their "
-            "column of labels, or give the labels in an array."
+            f"labels={labels!r} names a column, but columns cannot be chosen in a data set that is already stored. "
+            "Leave labels= out if the data set was uploaded with these labels; otherwise give the labels in an array."
         )
     return await optional_id(session, labels)

@@ -74,7 +74,9 @@ class BasePosterior(Resource, Generic[JobT]):
             raise ImportError("Frames need pandas: pip install pandas.") from error
         values = np.asarray(array)
         if values.ndim not in {2, 3}:
-            raise ValueError(f"A frame needs values of shape (n, p) or (n_draws, n, p), not {values.shape}.")
+            raise ValueError(
+                f"The values have shape {values.shape}. Give values of shape (n, p) or (n_draws, n, p) to make a frame."
+            )
         columns = [f"y{i + 1}" for i in range(values.shape[-1])]
         labels = self.index if index is None else index
         points = pd.RangeIndex(values.shape[-2], name="point") if labels is None else pd.Index(labels)

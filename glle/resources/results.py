@@ -148,7 +148,10 @@ async def job_result(
         warn_of_scale(reply)
         return reply.body
     if out is not None:
-        raise ValueError(f"The result of a {kind} job is not one array: leave out `out`.")
+        raise ValueError(
+            f"The result of a {kind} job is not a single array, so that it cannot be written to an npy file. Leave "
+            "`out` out, and save the arrays of the result that you need."
+        )
     if kind in {"transform", "placement"}:
         return Result((await session.fetch(Call.npz(path, query), timeout)).body, {"dataset": job["dataset"]})
     if kind == "audit":  # only the npz has the matrix of neighbors, and only the JSON has the statements

@@ -136,7 +136,10 @@ class Call:
 def _read_npy(file: IO[bytes]) -> Array:
     array: Array = np.load(file, allow_pickle=False)
     if file.read(1):
-        raise ValueError("The npy body is longer than its header says.")
+        raise ValueError(
+            f"The service sent more bytes than an array of shape {array.shape} and dtype {array.dtype} has. Call "
+            "again; if the error persists, check that no proxy changes the responses."
+        )
     return array
 
 

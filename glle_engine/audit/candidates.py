@@ -108,7 +108,9 @@ def candidates_of(methods: Any) -> list[Candidate]:
     labels = [label or (item.get("label") if isinstance(item, Mapping) else None) for label, item in named]
     taken = {given_label for given_label in labels if given_label}
     if len(taken) < sum(bool(given_label) for given_label in labels):
-        raise ValueError("Two of the methods have the same label: give each its own `label`.")
+        given_labels = [given_label for given_label in labels if given_label]
+        repeated = sorted(given_label for given_label, count in Counter(given_labels).items() if count > 1)
+        raise ValueError(f"Several methods have the label {repeated[0]!r:.60}. Give each method its own `label`.")
     result = []
     for given_label, each in zip(labels, candidates, strict=True):
         name, number = given_label or _label(each, is_several=counts[each.name] > 1), 1

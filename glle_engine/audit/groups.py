@@ -79,7 +79,8 @@ def labels_and_classes(labels: ArrayLike, n: int, name: str = "labels") -> tuple
     names, classes = np.unique(array_of(labels, f"the {name}", are_labels=True), return_inverse=True)
     if classes.shape != (n,):
         raise InvalidParameterError(
-            f"The {name} have shape {classes.shape}.", remedy=f"Give {n} {name}, one for each point."
+            f"The {name} have shape {classes.shape}, but there are {n} points.",
+            remedy=f"Give an array of {n} {name}, one for each point.",
         )
     return names, classes.astype(np.int64)
 

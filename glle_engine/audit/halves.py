@@ -239,8 +239,10 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
     of_blocks = blocks[rows]
     if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
-            f"The points belong to {count} blocks, too few for a comparison of halves of the blocks.",
-            remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or none.",
+            f"`blocks` has {count} different values, but an audit compares halves of the blocks and needs at least "
+            f"{MIN_BLOCKS} blocks.",
+            remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or leave `blocks` "
+            "out if the rows are independent.",
         )
     return replace(embedder, blocks=of_blocks)
 

@@ -105,7 +105,9 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
     method, parameters = options.method, options.parameters or {}
     if parameters and not isinstance(method, str):
         raise InvalidParameterError(
-            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters out."
+            f"`parameters` ({', '.join(map(str, parameters))}) was given without the name of a method.",
+            remedy="Give the method by its name, such as method='umap', or leave `parameters` out; set the parameters "
+            "of a function or an estimator in itself.",
         )
     space = {
         name: value
@@ -115,12 +117,14 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
     if isinstance(Y, Posterior):
         if space:
             raise InvalidParameterError(
-                f"A posterior has its own {' and '.join(space)}.",
+                f"{' and '.join(space)} cannot be given for a posterior, because its fit has fixed "
+                f"{'them' if len(space) > 1 else 'it'}.",
                 remedy=f"Leave {' and '.join(space)} out, or fit another posterior with these values and audit it.",
             )
         if method is not None:
             raise InvalidParameterError(
-                "Both a posterior and a method are given.", remedy="Give the one whose map is to be audited."
+                f"Both a posterior and method={method!r:.60} are given, but one map is audited at a time.",
+                remedy="Leave `method` out to audit the posterior's map, or leave the posterior out.",
             )
         return source_of_posterior(X, Y), Y.embedding
     X = dense_rows(X)
@@ -132,7 +136,8 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
         return source_of_function(X, method, Y, DistanceSpec.from_dict(space))
     if Y is None:
         raise InvalidParameterError(
-            "There is no embedding to audit.", remedy='Give coordinates, a posterior, or a method such as "umap".'
+            "Neither coordinates, nor a posterior, nor a method were given, so that there is no map to audit.",
+            remedy='Give one of them, for example method="umap".',
         )
     coordinates_of_rows = checked_coordinates(Y, len(np.asarray(X)))
     return source_of_coordinates(X, DistanceSpec.from_dict(space)), coordinates_of_rows
@@ -197,7 +202,8 @@ def source_of_function(
     if isinstance(function, type) and hasattr(function, "fit_transform"):
         name = function.__name__
         raise InvalidParameterError(
-            f"method={name} is a class.", remedy=f"Give an object of the class: method={name}(n_components=2)."
+            f"method={name} is a class, not an estimator.",
+            remedy=f"Give an object of the class: method={name}(n_components=2).",
         )
     if not (callable(function) or hasattr(function, "fit_transform")):
         raise InvalidParameterError(

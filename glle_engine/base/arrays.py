@@ -108,7 +108,7 @@ def require_unmasked(values: Any, name: str) -> None:
         if np.ndim(values) != 2:
             remedy = "Leave out the points where numpy.ma.getmaskarray is true, or fill in values by .filled(value)."
         raise NotFiniteError(
-            f"{masked:,} values of {name} are masked.",
+            f"{masked:,} of {np.size(values):,} values of {name} are masked.",
             remedy=remedy,
             details={"masked": masked},
         )
@@ -143,7 +143,9 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
         place = {} if hasattr(values, "tocsr") else place  # a sparse matrix's entry has no such index
-        where = f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (from 0)" if place else ""
+        where = (
+            f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (counted from 0)" if place else ""
+        )
         raise InexactIntegerError(
             f"Integers of {name} are beyond 2^53, where float64 is not exact; the first is {whole[*index]}{where}.",
             remedy="Subtract an offset from the integers, or rescale them; if they are ids, leave the column out.",

@@ -237,7 +237,7 @@ class Specification:
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
-                    f"{as_option(name, value)} has no meaning with {as_option(option, getattr(self, option))}.",
+                    f"{as_option(name, value)} would change nothing with {as_option(option, getattr(self, option))}.",
                     remedy=f"Leave {Way(name)} out, or change {Way(option)}.",
                 )
 

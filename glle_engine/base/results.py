@@ -81,7 +81,7 @@ class PointResult(PointArray):
         points = PointTable.from_result(self)
         if adata.n_obs != len(points.places):
             raise ValueError(
-                f"adata has {adata.n_obs} observations, but the result has {len(points.places)} points. Give the "
+                f"`adata` has {adata.n_obs} observations, but the result has {len(points.places)} points. Give the "
                 "AnnData object whose observations were embedded."
             )
         adata.obsm[f"X_{key}"] = points.places

@@ -161,7 +161,8 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
-        f"Row {row} {flaw} ({int(is_flat.sum())} such row(s) of {len(is_flat)}, with {d} feature(s)).",
+        f"Row {row} (counted from 0) {flaw}; there are {int(is_flat.sum())} such row(s) among {len(is_flat)}, with {d} "
+        "feature(s).",
         remedy=f"Leave such rows out, or use {Way('metric', 'euclidean')}.",
         details={"row": row, "rows": int(is_flat.sum())},
     )

@@ -133,9 +133,9 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
 def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
     """Return the error for a point whose neighbors are so close that the squares of their distances underflow."""
     return OutOfRangeError(
-        f"The distances from point {point} to its neighbors are at most {apart:.3g} times the largest coordinate of "
-        "the data: their squares leave the range of floating-point numbers.",
-        remedy="Fit these points alone, or remove the points that are far from all others.",
+        f"The distances from point {point} (counted from 0) to its neighbors are at most {apart:.3g} times the largest "
+        "coordinate of the data: the squares of such distances leave the range of floating-point numbers.",
+        remedy="Remove the points that are far from all others, or fit this point and its neighbors alone.",
         details={"point": point},
     )
 
@@ -164,8 +164,8 @@ def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
     actual = digest(finite_data(X))
     if actual != data_sha256:
         raise DataMismatchError(
-            f"These are not the data of the fit: their SHA-256 is {actual[:12]}..., the training "
-            f"data have {data_sha256[:12]}....",
+            f"The data are not the data of the fit: their SHA-256 begins with {actual[:12]}, but the digest of the "
+            f"training data begins with {data_sha256[:12]}.",
             remedy="Give the data of the fit, in their order and unit, and sparse if they were sparse.",
             details={"data_sha256": actual, "expected": data_sha256},
         )
@@ -192,8 +192,8 @@ def rows_of_sparse(X: Any) -> Any:
             X = type(X)((X.data, (X.row, X.col)), shape=X.shape)
     except ValueError as error:
         raise InvalidShapeError(
-            f"The sparse matrix is broken: {str(error).rstrip('.')}.",
-            remedy="Make it again from rows, columns and values.",
+            f"The sparse matrix is inconsistent: {str(error).rstrip('.')}.",
+            remedy="Create the matrix again from its rows, columns and values.",
         ) from error
     return X.tocsr()
 
@@ -260,13 +260,15 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     incomplete = gaps.any(axis=1)
     if missing == "drop":
         if incomplete.all():
-            remedy = f"Leave columns out, or use {Way('missing', 'median')}. Missing values: {listed}."
-            raise NotFiniteError("Every row has a missing value, so that no row is left.", remedy=remedy)
+            detail = f"Each of the {n:,} rows has a missing value, so that no row is left. Missing values: {listed}."
+            remedy = f"Leave out the columns with many missing values, or use {Way('missing', 'median')}."
+            raise NotFiniteError(detail, remedy=remedy)
         said = f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: "
         return ~incomplete, [Note("rows-dropped", f"{said}{listed}.")]
     if len(empty := np.flatnonzero(counts == n)):
         shown = ", ".join(f"{_feature(column, names)}" for column in empty[:_LISTED])
-        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave these columns out.")
+        detail = f"{len(empty):,} columns have no value at all, and therefore no median: {shown}."
+        raise NotFiniteError(detail, remedy="Leave these columns out.")
     for column in columns:
         values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
     said = f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of "
@@ -311,8 +313,9 @@ def _require_matrix(raw: Any) -> None:
     """Raise `InvalidShapeError` unless an array is a matrix of real numbers."""
     _require_real(raw, "the data")
     if raw.ndim != 2 or 0 in raw.shape:
+        flaw = "which is empty" if raw.ndim == 2 else "not two dimensions"
         raise InvalidShapeError(
-            f"The data have shape {raw.shape}.",
+            f"The data have shape {raw.shape}, {flaw}.",
             remedy="Give a matrix with one row per point and one column per feature.",
         )
 
@@ -350,7 +353,7 @@ def require_same_length(X: Sized, Y: Sized) -> None:
     """Raise `InvalidShapeError` unless data and embedding have the same number of points."""
     if len(X) != len(Y):
         raise InvalidShapeError(
-            f"The data have {len(X)} points, the embedding {len(Y)}.",
+            f"The data have {len(X)} points, but the embedding has {len(Y)}.",
             remedy="Give one row of the data and one row of the embedding for each point.",
         )
 
@@ -373,8 +376,8 @@ def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None
 def too_far(row: int, extents: float) -> OutOfRangeError:
     """Return the error for a new point so far away that rounding decides its nearest neighbors."""
     return OutOfRangeError(
-        f"Row {row} of the new points lies {extents:.3g} times the extent of the training data away from the training "
-        "data: rounding errors would decide which points are its nearest neighbors.",
+        f"The new point in row {row} (counted from 0) lies {extents:.3g} times the extent of the training data away "
+        "from them: rounding errors would decide which points are its nearest neighbors.",
         remedy=f"Leave out new points that are more than {FARTHEST:.1g} extents away, or give them in the unit of the "
         "training data.",
         details={"row": row, "extents": extents},

@@ -62,7 +62,8 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         if not (times == 1).all():
             row = int(np.argmax(times))
             raise InvalidParameterError(
-                f"Point {row} is {times[row]} time(s) among its own neighbors, but not every point is so once.",
+                f"Point {row} (counted from 0) is {times[row]} time(s) among its own neighbors, but other points are "
+                "not exactly once among theirs.",
                 remedy="Leave every point out of its own neighbors, or give every point exactly once among them.",
                 details={"row": row},
             )
@@ -75,17 +76,19 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
     if repeated.any():
         row = int(np.argmax(repeated))
         raise InvalidParameterError(
-            f"Point {row} has a neighbor twice.", remedy="Give distinct neighbors.", details={"row": row}
+            f"{repeated.sum():,} points have a neighbor twice; the first is point {row}, counted from 0.",
+            remedy="Give each point distinct neighbors.",
+            details={"row": row},
         )
     if indices.shape[1] < 2:
         raise InvalidShapeError(
-            f"Each point has at most {indices.shape[1]} neighbors beside itself.",
+            f"No point has more than {indices.shape[1]} neighbor(s) beside itself.",
             remedy="Give at least two neighbors for each point.",
         )
     if not counts.all():
         row = int(counts.argmin())
         raise InvalidParameterError(
-            f"Point {row} has no neighbors.",
+            f"{int((counts == 0).sum()):,} points have no neighbors; the first is point {row}, counted from 0.",
             remedy="Give at least one neighbor for each point, for example by a larger radius.",
             details={"row": row, "points_without_neighbors": int((counts == 0).sum())},
         )

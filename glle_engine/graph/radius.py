@@ -179,7 +179,7 @@ def neighbors_of_others(
     if away > radius:
         raise InvalidParameterError(
             f"A new point is {away:.4g} from the nearest point of the data, beyond {Way('radius', radius)}.",
-            remedy=f"Leave it out, or embed the data with a radius of at least {away!r}.",
+            remedy=f"Leave that point out, or embed the data with a radius of at least {away!r}.",
             details={"radius": radius, "distance": away},
         )
     return NeighborGraph(nearest, distances, distances <= radius)

@@ -232,8 +232,9 @@ class SparsePoints:
         n, d = self.shape
         if count >= min(n, d):
             raise InvalidParameterError(
-                f"The Lanczos method cannot compute {count} principal components of {n} sparse points of {d} features.",
-                remedy="Give fewer components, another init, or a dense array.",
+                f"{count} principal components of {n} sparse points with {d} features cannot be computed; of sparse "
+                f"data, at most {min(n, d) - 1} can.",
+                remedy="Give fewer components, another `init`, or a dense array.",
             )
         mean = self.rows.mean(axis=0)
         shifts = self.shifts - self.shifts.mean()
@@ -294,11 +295,12 @@ def require_possible(spec: Any) -> None:
     """
     standardize, metric = spec.space
     scaled = (
-        "Scale the columns yourself, for example by sklearn.preprocessing.StandardScaler(with_mean=False), which gives "
+        "Centering would make the columns dense. Scale them yourself, for example by "
+        "sklearn.preprocessing.StandardScaler(with_mean=False), which gives "
         "the distances of standardize='zscore'."
     )
     for is_wrong, option, remedy in (
-        (standardize != "none", f"standardize={standardize!r}, which centers columns", scaled),
+        (standardize != "none", f"standardize={standardize!r}", scaled),
         (
             metric == "hamming",
             "metric='hamming'",
@@ -322,7 +324,7 @@ def require_possible(spec: Any) -> None:
         (getattr(spec, "has_landmarks", False), f"landmarks={getattr(spec, 'landmarks', 0)}", DENSE),
     ):
         if is_wrong:
-            raise InvalidParameterError(f"{option} takes no sparse data.", remedy=remedy)
+            raise InvalidParameterError(f"The data are sparse, which {option} does not support.", remedy=remedy)
 
 
 def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> csr_array:

@@ -135,8 +135,8 @@ def nearest_rows(
     of_rows = np.arange(len(data)) if groups is None else groups
     if not 1 <= k <= max_neighbors:  # else compiled code would write beyond its arrays, or leave indices undefined
         raise InvalidParameterError(
-            f"{Way('n_neighbors', k)} is not from 1 to {max_neighbors}, the number of other points.",
-            remedy=f"Give another {Way('n_neighbors')}, or more points.",
+            f"{Way('n_neighbors', k)} is not between 1 and {max_neighbors}, the number of other points.",
+            remedy=f"Give {Way('n_neighbors')} from 1 to {max_neighbors}, or more points.",
         )
     unit = unit_of(data)
     if unit != 1.0:

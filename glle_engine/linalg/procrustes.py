@@ -35,7 +35,7 @@ def _rotation(
     """
     if Y.shape != reference.shape or Y.ndim != 2 or not Y.shape[1]:  # else compiled code reads beyond its arrays
         raise InvalidShapeError(
-            f"The embeddings have shapes {Y.shape} and {reference.shape}.",
+            f"Two embeddings cannot be aligned, because they have the shapes {Y.shape} and {reference.shape}.",
             remedy="Give two embeddings of the same points, with equal numbers of coordinates.",
         )
     turn = np.empty((Y.shape[1], Y.shape[1]))
@@ -123,7 +123,8 @@ def generalized_procrustes(
     """
     if len(embeddings) < 2:
         raise InvalidParameterError(
-            f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
+            f"The spread of {len(embeddings)} draw(s) is not defined.",
+            remedy="Give at least two draws; with a hundred draws, the spread ranks the points well.",
         )
     aligned = np.array(embeddings)
     consensus: NDArray[np.float64] = aligned[medoid(aligned)].copy()

@@ -129,7 +129,7 @@ class Embedding(PointResult):
         """
         if self.map is None:
             raise InvalidParameterError(
-                "This embedding has no map to new points.",
+                "This embedding cannot place new points, because its method has no map to new points.",
                 remedy="Embed by a method that has one, such as pca, isomap or umap; or fit a posterior, which places "
                 "new points.",
             )
@@ -319,17 +319,20 @@ class Method(Generic[S]):
         self.require_available()
         if self.needs_labels(spec) and not labels:
             raise InvalidParameterError(
-                f"{self.title} needs the class of each point.", remedy="Give labels, an integer for each point."
+                f"{self.title} is supervised and needs the class of each point, but `labels` was not given.",
+                remedy="Give `labels`, one integer for each point.",
             )
         if labels and not self.needs_labels(spec):
             raise InvalidParameterError(
-                f"{self.title} takes no labels: they would change nothing.",
-                remedy=f"Leave labels out, choose a supervised method, or give umap a {Way('target_weight')}.",
+                f"{self.title} does not use labels, so that `labels` would change nothing.",
+                remedy=f"Leave `labels` out, choose a supervised method, or use umap with {Way('target_weight')}.",
             )
         if spec.space[1] == "precomputed" and not (self.by_distances or self.any_space):
             raise InvalidParameterError(
-                f"{self.title} needs coordinates, not distances.",
-                remedy="Use another metric, embed the distances by mds first, or take glle, lle or isomap.",
+                f"{self.title} needs the coordinates of the points, but the data are distances "
+                f"({Way('metric', 'precomputed')}).",
+                remedy=f"Give coordinates with another {Way('metric')}, embed the distances by mds first, or use glle, "
+                "lle or isomap.",
             )
         if spec.precomputed:
             require_square(n, d)
@@ -443,13 +446,14 @@ class Method(Generic[S]):
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
             raise InvalidParameterError(
-                f"Both {Way('init', word)} and initial coordinates are given.", remedy="Give one of them."
+                f"Both {Way('init', word)} and initial coordinates are given.", remedy="Leave one of them out."
             )
         raw = array_of(init, "init")
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
             raise InvalidShapeError(
-                f"init has shape {raw.shape} and type {raw.dtype}.",
-                remedy=f"Give coordinates of shape {(n, spec.n_components)}, or the name of a start.",
+                f"`init` has shape {raw.shape} and type {raw.dtype}, but {n} points are embedded in "
+                f"{spec.n_components} dimensions.",
+                remedy=f"Give coordinates of shape {(n, spec.n_components)}, or the name of a start, such as 'pca'.",
             )
         Y = float64_of(raw)
         require_finite(Y, "init")
@@ -458,7 +462,8 @@ class Method(Generic[S]):
         width = float(Y.std(axis=0).max())
         if width <= 0:
             raise DegenerateDataError(
-                "All points of init are equal.", remedy="Give distinct positions, or leave init out."
+                f"All {n} points of `init` have the same position.",
+                remedy="Give distinct positions, or leave `init` out.",
             )
         return np.asarray(Y / width)
 
@@ -470,7 +475,7 @@ class Method(Generic[S]):
         if not is_sparse(X):
             return finite_matrix(X) if self.any_space else checked_matrix(X)
         if not self.sparse:
-            raise InvalidParameterError(f"{self.title} takes no sparse data.", remedy=DENSE)
+            raise InvalidParameterError(f"The data are sparse, which {self.title} does not support.", remedy=DENSE)
         require_possible(spec)
         rows: Any = finite_data(X)
         if not self.any_space and rows.nnz:
@@ -541,7 +546,7 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
     is_integer = raw.dtype.kind in "iubf" and bool(((raw == np.round(raw)) & (np.abs(raw) < 2.0**63)).all())
     if raw.shape != (n,) or not is_integer:
         raise InvalidShapeError(
-            f"The labels have shape {raw.shape} and type {raw.dtype}.",
+            f"The labels have shape {raw.shape} and type {raw.dtype}, but each of the {n} points needs an integer.",
             remedy=f"Give {n} integers, the class of each point.",
         )
     return raw.astype(np.int64)

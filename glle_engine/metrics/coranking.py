@@ -82,7 +82,8 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     require_same_length(X, Y)
     if n < _MIN_POINTS:
         raise TooFewPointsError(
-            f"{n} points are too few for quality curves.", remedy=f"Give at least {_MIN_POINTS} points."
+            f"{n} points are too few for quality curves, which compare ranks of neighbors.",
+            remedy=f"Give at least {_MIN_POINTS} points.",
         )
     rows = fixed_sample(n, LANDMARKS)
     first_kept = np.zeros(n, np.int64)  # how many pairs have K as the larger of their two ranks

@@ -105,7 +105,7 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
     constant = deviation <= 1e-12 * max(float(deviation.max()), np.finfo(float).tiny)
     if constant.all():
         raise DegenerateDataError(
-            "All points of the embedding are equal.", remedy="Check that the embedding was read as intended."
+            f"All {len(Y)} points of the embedding are equal.", remedy="Check that the embedding was read as intended."
         )
     return np.asarray(np.where(constant, 0.0, centered / np.where(constant, 1.0, deviation)))
 

@@ -75,7 +75,8 @@ def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float
     expected, embedded = _pairs(X, Y)
     if not np.ptp(expected) or not np.ptp(embedded):
         raise DegenerateDataError(
-            "All distances are equal, in the data or in the embedding: nothing varies.",
+            f"All distances between the points of the {'embedding' if np.ptp(expected) else 'data'} are equal, so that "
+            "they have no correlation with other distances.",
             remedy="Give more points, and an embedding whose points differ.",
         )
     return rank_correlation(expected, embedded)
@@ -87,7 +88,10 @@ def random_triplets(n: int) -> NDArray[np.int64]:
     The triplets depend only on n. Raises TooFewPointsError for fewer than three points.
     """
     if n < _MIN_POINTS:
-        raise TooFewPointsError(f"{n} points have no triplets.", remedy=f"Give at least {_MIN_POINTS} points.")
+        raise TooFewPointsError(
+            f"{n} points are too few for the triplet accuracy, which compares triplets of points.",
+            remedy=f"Give at least {_MIN_POINTS} points.",
+        )
     rng = np.random.default_rng(_SEED)
     first = np.repeat(np.arange(n), _TRIPLETS)
     second, third = rng.integers(0, n - 1, len(first)), rng.integers(0, n - 2, len(first))

@@ -116,7 +116,7 @@ def local_trustworthiness(
     if k >= n / 2:
         raise InvalidParameterError(
             f"{Way('n_neighbors', k)} is not below half of the {n} points.",
-            remedy=f"Give at most {(n - 1) // 2}.",
+            remedy=f"Give {Way('n_neighbors')} of at most {(n - 1) // 2}.",
         )
     rows = np.arange(n) if points is None else np.asarray(points)
     excess = _excess_ranks(X, _neighbors_of(Y, k, rows), rows, k)

@@ -154,8 +154,8 @@ def score(
     require_same_length(data, places)
     if true is not None and len(true) != len(data):
         raise InvalidShapeError(
-            f"The data have {len(data)} points, the truth {len(true)}.",
-            remedy="Give one row of the truth for each point.",
+            f"The data have {len(data)} points, but the true coordinates have {len(true)}.",
+            remedy="Give one row of true coordinates for each point.",
         )
     report = on_progress or silent
     inputs = {name for name, values in (("labels", classes), ("truth", true)) if values is not None}
@@ -167,7 +167,7 @@ def score(
     for points, name in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
         if points is not None and np.all(points == points[0]):
             raise DegenerateDataError(
-                f"All points of {name} are equal.", remedy="Check that they were read as intended."
+                f"All {len(points)} points of {name} are equal.", remedy=f"Check that {name} was read as intended."
             )
     score_inputs, scores = ScoreInputs(score_neighbors, classes, true, report), dict[str, float]()
     for done, item in enumerate(selected):
@@ -183,8 +183,8 @@ def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | N
     classes = array_of(labels, "the labels", are_labels=True)
     if classes.shape != (n,) or classes.dtype.kind not in "iubU":
         raise InvalidShapeError(
-            f"The labels are of shape {classes.shape} and type {classes.dtype}.",
-            remedy=f"Give {n} integers or words, one for each point.",
+            f"The labels have shape {classes.shape} and type {classes.dtype}, but there are {n} points.",
+            remedy=f"Give {n} labels, integers or texts, one for each point.",
         )
     return classes
 
@@ -209,7 +209,9 @@ def possible_score(name: str, n: int, inputs: Collection[str]) -> Score:
     if item.needs not in {"nothing", *inputs}:
         needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[item.needs]
         raise InvalidParameterError(
-            f"{item.title} needs {needed}.", remedy=f"Give {item.needs}, or omit {name}.", details={"score": name}
+            f"{item.title} needs {needed}, but `{item.needs}` was not given.",
+            remedy=f"Give `{item.needs}`, or omit the score {name}.",
+            details={"score": name},
         )
     if item.most_points is not None and n > item.most_points:
         raise InvalidParameterError(
@@ -227,7 +229,7 @@ def _check_neighbors(item: Score, k: int, n: int) -> None:
     if k > (largest := item.largest_k(n)):
         raise InvalidParameterError(
             f"{item.title} of {n} points cannot have {Way('score_neighbors', k)}.",
-            remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
+            remedy=f"Give {Way('score_neighbors')} of at most {largest}." if largest > 0 else "Give more points.",
             details={"score": item.name, "n_points": n, "most": largest},
         )
 

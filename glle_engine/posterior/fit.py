@@ -307,7 +307,8 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} contradicts given neighbors.", remedy=f"Use {needed} or leave neighbors out."
+                f"{option} cannot be combined with `neighbors`, because the neighbors are given.",
+                remedy=f"Use {needed}, or leave `neighbors` out.",
             )
     return replace(merged, landmarks="all")
 
@@ -323,7 +324,9 @@ def _require_fixed_candidates(spec: FitSpec) -> None:
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} needs the same number of given neighbors for every point.", remedy=f"Use {needed}."
+                f"With {option}, every point needs the same number of neighbors, but `neighbors` has fewer for some "
+                "points.",
+                remedy=f"Give equally many neighbors for every point, or use {needed}.",
             )
 
 
@@ -487,7 +490,7 @@ def reference_embedding(
     """
     if spec.noise == "auto":
         raise InvalidParameterError(
-            f"{Way('noise', 'auto')} names no noise model, because a fit chooses it.",
+            f"{Way('noise', 'auto')} is not a noise model yet, because a fit chooses the model.",
             remedy="Give the specification of a fitted posterior, which names its noise model.",
         )
     flatness: NDArray[np.float64] | None = None

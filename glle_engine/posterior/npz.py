@@ -64,7 +64,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         return json.loads(arrays.pop(_HEAD).tobytes()), arrays
     except _UNREADABLE as error:
         raise StorageError(
-            f"{os.fspath(path)} is not a saved posterior: {str(error).rstrip('.')}.", remedy=_REMEDY
+            f"{os.fspath(path)} is not the file of a saved posterior: {str(error).rstrip('.')}.", remedy=_REMEDY
         ) from error
 
 
@@ -81,13 +81,17 @@ def require_array(
     If `below` is given, all entries must be indices from 0 to below - 1.
     """
     if array.dtype != dtype or array.shape != shape:
-        raise inconsistent(f"{name} has type {array.dtype} and shape {array.shape}, not {dtype.__name__} and {shape}")
+        raise inconsistent(
+            f"the array {name} has type {array.dtype} and shape {array.shape}, not {dtype.__name__} and {shape}"
+        )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise inconsistent(f"{name} has entries that are not finite")
+        raise inconsistent(f"the array {name} has NaN or infinite entries")
     if below is not None and array.size and not (int(array.min()) >= 0 and int(array.max()) < below):
-        raise inconsistent(f"{name} has entries outside of 0 to {below - 1}")
+        raise inconsistent(
+            f"the array {name} has entries from {array.min()} to {array.max()}, but only 0 to {below - 1} are valid"
+        )
 
 
 def inconsistent(reason: str) -> StorageError:
     """Return the error for a file whose arrays and metadata cannot belong to one posterior; `reason` says why not."""
-    return StorageError(f"The file is damaged, or was not written by this library: {reason}.", remedy=_REMEDY)
+    return StorageError(f"The file of the posterior is damaged, or another program wrote it: {reason}.", remedy=_REMEDY)

@@ -184,8 +184,9 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
     if is_negative.any():
         row, column = (int(i) for i in np.argwhere(is_negative)[0])
         raise InvalidParameterError(
-            f"The distance new[{row}, {column}] = {points[row, column]:g} is negative.",
-            remedy="Give the distances of the new points, one row each, to all training points.",
+            f"The distance of new point {row} to training point {column} (both counted from 0) is negative: "
+            f"{points[row, column]:g}.",
+            remedy="Give the distances, of at least 0, of the new points, one row each, to all training points.",
         )
     exponent = int(np.frexp(data.max())[1])
     known = checked_distances(np.ldexp(data, -exponent))

@@ -336,8 +336,10 @@ class Posterior(PointResult):
         data, weights = finite_matrix(X), numbers_of(weights, "the weights")
         if (len(data), *weights.shape) != (self.n_points, *self.mean.shape):
             raise InvalidShapeError(
-                f"The data are {len(data)} points, the weights have shape {weights.shape}.",
-                remedy=f"Give the data of the fit, and weights of shape {self.mean.shape}, as of `Posterior.weights`.",
+                f"The data have {len(data)} points, and the weights have shape {weights.shape}; the posterior has "
+                f"weights of shape {self.mean.shape}.",
+                remedy=f"Give the data of the fit, and weights of shape {self.mean.shape}, such as `Posterior.weights` "
+                "returns.",
             )
         if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
             return reconstruct(data, self.neighbors, weights)
@@ -412,7 +414,7 @@ class Posterior(PointResult):
         except StorageError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:  # a GlleError is a ValueError
-            raise npz.inconsistent(f"its head or an array is missing or wrong ({error!r})") from error
+            raise npz.inconsistent(f"a parameter or an array is missing or wrong ({error!r})") from error
         return posterior
 
 
@@ -435,7 +437,7 @@ def _require_arrays(posterior: Posterior) -> None:
     """Raise `StorageError` if an array from a file is missing, not needed, or has a wrong type, shape or range."""
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
-        raise npz.inconsistent("data_sha256 is not a string")
+        raise npz.inconsistent(f"data_sha256 is {posterior.data_sha256!r:.50}, not a text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
     m = n if isinstance(spec.landmarks, str) else spec.landmarks
     d = 0 if posterior.center is None else posterior.center.size
@@ -446,7 +448,7 @@ def _require_arrays(posterior: Posterior) -> None:
     is_vector = distribution.prior_factor is not None and distribution.prior_factor.ndim == 1
     for name in ("noise", "landmarks"):
         if getattr(spec, name) == "auto":
-            raise npz.inconsistent(f"its {name} is 'auto', which a fit replaces by its choice")
+            raise npz.inconsistent(f"the parameter {name} is 'auto', which a fit would have replaced by its choice")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
     has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
     for name, array, is_needed, dtype, shape, below in (
@@ -482,12 +484,14 @@ def _require_arrays(posterior: Posterior) -> None:
         ("scale", posterior.scale, is_standardized, np.float64, (d,), None),
     ):
         if (array is not None) != is_needed:
-            problem = "is missing, but its parameters need it" if is_needed else "is not used by its parameters"
-            raise npz.inconsistent(f"{name} {problem}")
+            problem = (
+                "is missing, but the parameters need it" if is_needed else "is there, but the parameters forbid it"
+            )
+            raise npz.inconsistent(f"the array {name} {problem}")
         if array is not None:
             npz.require_array(name, array, dtype, shape, below=below)
     if posterior.scale is not None and not (posterior.scale > 0).all():
-        raise npz.inconsistent("scale is not positive")
+        raise npz.inconsistent(f"the array scale has the entry {posterior.scale.min():g}, but scales are positive")
 
 
 def _require_graph(posterior: Posterior) -> None:
@@ -499,19 +503,24 @@ def _require_graph(posterior: Posterior) -> None:
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)
     if kept is not None and not kept.any(axis=1).all():
-        raise npz.inconsistent("a point has no kept neighbors")
+        raise npz.inconsistent(f"point {kept.any(axis=1).argmin()} has no kept neighbors")
     if posterior.landmarks is not None:
-        if (np.diff(posterior.landmarks) <= 0).any() or not np.isin(graph, posterior.landmarks).all():
-            raise npz.inconsistent("landmarks are not ascending, or not the neighbors of the points")
+        if (np.diff(posterior.landmarks) <= 0).any():
+            raise npz.inconsistent("the landmarks are not in ascending order")
+        if not np.isin(graph, posterior.landmarks).all():
+            raise npz.inconsistent("some neighbors are not landmarks")
         graph = np.searchsorted(posterior.landmarks, graph[posterior.landmarks]).astype(np.int32)
         kept = None if kept is None else kept[posterior.landmarks]
-    if (np.diff(graph, axis=1) <= 0).any() or (graph == np.arange(m)[:, None]).any():
-        raise npz.inconsistent("neighbors are not ascending, or not other points")
+    if (np.diff(graph, axis=1) <= 0).any():
+        row = int((np.diff(graph, axis=1) <= 0).any(axis=1).argmax())
+        raise npz.inconsistent(f"the neighbors of point {row} are not in ascending order")
+    if (own := (graph == np.arange(m)[:, None]).any(axis=1)).any():
+        raise npz.inconsistent(f"point {own.argmax()} is one of its own neighbors")
     if not np.array_equal(np.sort(posterior.order), np.arange(m)):
-        raise npz.inconsistent("order is not a permutation of the points")
+        raise npz.inconsistent("the elimination order does not have every point exactly once")
     classes = closed_classes(edges(graph, kept)) if posterior.distribution.constrained else []
     if [int(np.isin(members, posterior.pins).sum()) for members in classes] != [1] * posterior.pins.size:
-        raise npz.inconsistent("pins are not one point of each closed class of the graph")
+        raise npz.inconsistent("the pins are not exactly one point of each closed class of the neighbor graph")
 
 
 def _require_weights(distribution: WeightDistribution) -> None:
@@ -527,13 +536,16 @@ def _require_weights(distribution: WeightDistribution) -> None:
         ("prior_mean", np.array(distribution.prior_mean)),
     ):
         if array is not None and np.abs(array).max(initial=0.0) > _MAX_WEIGHT:
-            raise npz.inconsistent(f"{name} has entries beyond {_MAX_WEIGHT:.0e}; sums of their squares may overflow")
+            raise npz.inconsistent(
+                f"the array {name} has entries of up to {np.abs(array).max():.0e}, but at most {_MAX_WEIGHT:.0e} are "
+                "allowed, because sums of their squares may overflow"
+            )
     if not distribution.constrained:
         return
     size, reach = np.maximum(1.0, np.abs(distribution.mean).max(axis=1)), np.abs(distribution.factor).max(axis=(1, 2))
     off = np.abs(distribution.mean.sum(axis=1) - 1) > _SUM_TOLERANCE * size
     if off.any() or (np.abs(distribution.factor.sum(axis=1)).max(axis=1) > _SUM_TOLERANCE * reach).any():
-        raise npz.inconsistent("weights do not sum to one")
+        raise npz.inconsistent("the weights of some points do not sum to one")
 
 
 def _require_embedding(posterior: Posterior) -> None:
@@ -546,7 +558,10 @@ def _require_embedding(posterior: Posterior) -> None:
         raise npz.inconsistent("the embedding does not have mean 0 and (1/n) Y^T Y = I, as every reference has")
     if np.abs(posterior.embedding).max() > _MAX_WEIGHT:
         raise npz.inconsistent(
-            f"the embedding has entries beyond {_MAX_WEIGHT:.0e}; sums of their squares may overflow"
+            f"the embedding has entries of up to {np.abs(posterior.embedding).max():.0e}, but at most "
+            f"{_MAX_WEIGHT:.0e} are allowed, because sums of their squares may overflow"
         )
-    if (np.diff(values) < 0).any() or values[0] < -_SUM_TOLERANCE * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
-        raise npz.inconsistent("the eigenvalues are not ascending from 0")
+    if (np.diff(values) < 0).any():
+        raise npz.inconsistent("the eigenvalues are not in ascending order")
+    if values[0] < -_SUM_TOLERANCE * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
+        raise npz.inconsistent(f"the eigenvalues are not between 0 and {_MAX_WEIGHT:.0e}")

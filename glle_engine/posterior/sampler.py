@@ -75,7 +75,7 @@ class DrawKey:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
         if isinstance(self.scale, str) and self.scale == "auto":
             raise InvalidParameterError(
-                f"{Way('scale', 'auto')} needs the data, which a posterior does not have.",
+                f"{Way('scale', 'auto')} needs the data of the fit, which a posterior of glle_engine does not keep.",
                 remedy="Calibrate once with the data X and give the number: "
                 "scale=glle_engine.reliability.calibration.calibrate(posterior, X).scale. Posteriors of glle.fit know "
                 "their data and take 'auto'.",

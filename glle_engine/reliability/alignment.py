@@ -72,8 +72,8 @@ class Alignment:
         """
         if embeddings.shape[1:] != original.shape or len(embeddings) < MIN_EMBEDDINGS:
             raise InvalidShapeError(
-                f"The embeddings have shape {embeddings.shape}; the original has {original.shape}.",
-                remedy=f"Give at least {MIN_EMBEDDINGS} embeddings of that shape, stacked.",
+                f"The embeddings have shape {embeddings.shape}, and the original embedding has shape {original.shape}.",
+                remedy=f"Give an array of at least {MIN_EMBEDDINGS} embeddings, each of the shape of the original.",
             )
         return cls(original, generalized_procrustes(embeddings, original))
 
@@ -145,7 +145,8 @@ class Regions:
         """
         if level not in self.levels:
             raise InvalidParameterError(
-                f"There are no regions of level {level}.", remedy=f"Choose one of {', '.join(map(str, self.levels))}."
+                f"There are no regions of coverage {level}.",
+                remedy=f"Choose one of the coverages {', '.join(map(str, self.levels))}.",
             )
         return self.radii[self.levels.index(level)]
 

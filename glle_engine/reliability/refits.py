@@ -170,8 +170,9 @@ def require_unlabeled(method: Method[S], spec: S) -> None:
     """Raise `InvalidParameterError` for a method that uses labels, because the points of new samples have none."""
     if method.needs_labels(spec):
         raise InvalidParameterError(
-            f"{method.title} uses labels, which an audit does not have for other samples.",
-            remedy="Audit the coordinates of its map together with the data: that shows where the map tears them.",
+            f"{method.title} uses labels, but an audit has no labels for the other samples that it would embed.",
+            remedy=f"Audit the coordinates of the map by {method.title} together with the data: that shows where the "
+            "map tears the data.",
         )
 
 
@@ -183,8 +184,10 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec) -
     require_unlabeled(method, spec)
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
-            f"Embeddings of halves need distances between the points, and {name}='precomputed' has none.",
-            remedy="Embed the points, or their distances.",
+            f"With {name}='precomputed' halves of the data cannot be embedded, because it gives no distances between "
+            "the points.",
+            remedy=f"Give the points with another {name}, or the distances of all pairs with "
+            f"{Way('metric', 'precomputed')} and another method.",
         )
     if spec.space[1] not in get_args(Metric):
         raise InvalidParameterError(

@@ -225,8 +225,8 @@ def resample(
     seed = check_integer("seed", seed, 0, counter=True)
     if first + count > _RESAMPLES:
         raise InvalidParameterError(
-            f"Resamples {first} to {first + count - 1} go beyond the {_RESAMPLES} of a stream.",
-            remedy="Give another seed.",
+            f"Resamples {first} to {first + count - 1} are beyond the {_RESAMPLES:,} resamples of one seed.",
+            remedy="Give a smaller first number, or another seed.",
         )
     embed.require_possible()
     samples = (draw_sample(embed, stream, seed, number) for number in range(first, first + count))

@@ -44,7 +44,8 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     if not is_anndata(data):
         type_name = type(data).__name__
         raise InvalidParameterError(
-            f"obsm={obsm!r} is for an AnnData, and the data are of the type {type_name}.", remedy="Leave obsm out."
+            f"obsm={obsm!r} was given, but the data are of the type {type_name}, and only an AnnData has obsm.",
+            remedy="Leave obsm out, or give the AnnData.",
         )
     reason = "the columns of an AnnData are its variables."
     roles.require_none(reason, "Choose variables before, as by data[:, names].", but=("labels", "colors"))
@@ -59,12 +60,15 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix in a file
     names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
     if names is not None and len(set(names)) < len(names):
-        detail = "Several variables of the AnnData have the same name."
-        raise TableError("invalid-names", detail, remedy="Call data.var_names_make_unique().")
+        repeated = next(name for row, name in enumerate(names) if name in names[:row])
+        detail = f"{len(names) - len(set(names))} variables of the AnnData have a name that an earlier variable has, "
+        detail += f"such as {str(repeated)[:50]!r}."
+        raise TableError("invalid-names", detail, remedy="Call data.var_names_make_unique() first.")
     labels, colors = (None if name is None else obs_column(data, name) for name in (roles.labels, roles.colors))
     if colors is not None and colors.kind not in {"number", "date"}:
-        detail = f"The column {roles.colors!r} of type {colors.type} cannot be the colors, which are numbers or dates."
-        raise TableError("unsupported-column", detail, remedy="Name another column, or cast this one.")
+        detail = f"The column {roles.colors!r} is of type {colors.type}, but colors are numbers or dates."
+        remedy = "Name another column for the colors, or convert this one to numbers."
+        raise TableError("unsupported-column", detail, remedy=remedy)
     return Cells(
         values if hasattr(values, "tocsr") else np.asarray(values),
         None if names is None else list(map(str, names)),
@@ -78,5 +82,6 @@ def obs_column(data: Any, name: str) -> Column:
     """Return the column `name` of the `obs` of an AnnData; raise `TableError` if there is no such column."""
     if name not in data.obs:
         columns = ", ".join(map(str, data.obs)) or "(none)"
-        raise TableError("no-such-column", f"There is no column {name!r} in obs.", remedy=f"Name one of {columns}.")
+        detail = f"There is no column {name!r} in the obs of the AnnData."
+        raise TableError("no-such-column", detail, remedy=f"Name one of its columns: {columns}.")
     return series_column(data.obs[name])

@@ -47,18 +47,32 @@ def require_here(data: Any) -> None:
     """
     type_name = f"{type(data).__module__}.{type(data).__qualname__}"
     if hasattr(data, "collect_schema") and hasattr(data, "lazy") and not hasattr(data, "rows"):
-        raise InvalidParameterError(f"{type_name} is a query without values.", remedy="Give data.collect().")
+        raise _not_computed(type_name, "data.collect()")
     if hasattr(data, "to_adata") and hasattr(data, "var_names"):
-        raise InvalidParameterError(f"{type_name} is a part of an AnnData.", remedy="Give adata.raw.to_adata().")
+        raise InvalidParameterError(
+            f"The data are of the type {type_name}, which is only the `raw` part of an AnnData.",
+            remedy="Give adata.raw.to_adata().",
+        )
     if hasattr(data, "__dask_graph__") and hasattr(data, "columns"):
-        raise InvalidParameterError(f"{type_name} is a query without values.", remedy="Give data.compute().")
+        raise _not_computed(type_name, "data.compute()")
     if hasattr(data, "toPandas"):
-        raise InvalidParameterError(f"{type_name} is a query without values.", remedy="Give data.toPandas().")
+        raise _not_computed(type_name, "data.toPandas()")
     is_away = hasattr(data, "__cuda_array_interface__") or bool(getattr(data, "is_cuda", False)) or "cudf" in type_name
     if is_away:
         calls = {"to_pandas": "data.to_pandas()", "get": "data.get()", "cpu": "data.cpu().numpy()"}
         call = next((call for name, call in calls.items() if hasattr(data, name)), "a copy as an array of numpy")
-        raise InvalidParameterError(f"{type_name} is in the memory of a graphics processor.", remedy=f"Give {call}.")
+        raise InvalidParameterError(
+            f"The data, of the type {type_name}, are in the memory of a graphics processor.",
+            remedy=f"Give {call}, which is in main memory.",
+        )
+
+
+def _not_computed(type_name: str, call: str) -> InvalidParameterError:
+    """Return the error for a query whose values `call` computes."""
+    return InvalidParameterError(
+        f"The data are of the type {type_name}, a query that has not been computed yet.",
+        remedy=f"Give {call}, which computes the values.",
+    )
 
 
 def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
@@ -183,14 +197,15 @@ def _arrow_table(data: Any) -> Any:
         pa = sys.modules.get("pyarrow") or import_module("pyarrow")
     except ImportError as error:
         type_name = f"{type(data).__module__}.{type(data).__qualname__}"
-        raise ImportError(f"Data of the type {type_name} need pyarrow: pip install pyarrow.") from error
+        message = f"Data of the type {type_name} can be read only with pyarrow. Install it with pip install pyarrow."
+        raise ImportError(message) from error
     if isinstance(data, pa.Table):
         return data
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
     except pa.ArrowInvalid as error:
-        detail = f"Data of the type {type(data).__qualname__} are not a table."
-        raise InvalidShapeError(detail, remedy="Give a table with named columns.") from error
+        detail = f"The Arrow stream of the data, of the type {type(data).__qualname__}, has no named columns."
+        raise InvalidShapeError(detail, remedy="Give a table or a record batch with named columns.") from error
 
 
 def _plain_arrow(array: Any) -> tuple[Any, bool]:

@@ -68,7 +68,8 @@ def given_column(role: str, values: Any, rows: int, index: Any = None) -> Column
     vector = array_of(aligned, f"the {role}", are_labels=are_labels)
     if vector.shape != (rows,):
         raise InvalidShapeError(
-            f"The {role} have shape {vector.shape}; the data have {rows} rows.", remedy="Give one value for each row."
+            f"The {role} have shape {vector.shape}; the data have {rows} rows.",
+            remedy=f"Give an array of {rows} {role}, one for each row.",
         )
     if is_series(aligned):
         column = series_column(aligned)
@@ -78,7 +79,11 @@ def given_column(role: str, values: Any, rows: int, index: Any = None) -> Column
         is_number = vector.dtype.kind in "fiub"
         column = number_column(vector) if is_number else objects_column(vector.tolist(), str(vector.dtype))
     if column.kind not in {"number", "date", *(["text"] if are_labels else [])}:
-        raise InvalidShapeError(f"The {role} are of type {vector.dtype}.", remedy="Convert them with .astype(float).")
+        kinds = "texts, numbers or dates" if are_labels else "numbers or dates"
+        raise InvalidShapeError(
+            f"The {role} are of type {vector.dtype}, but they have to be {kinds}.",
+            remedy=f"Convert the {role}, for example with .astype(float).",
+        )
     if not are_labels:
         require_lossless(column.values, f"the {role}")
     return column

@@ -74,7 +74,7 @@ def unpack(
         members = json.loads(head)
         rows, index, heads = members["rows"], members["index"], members["columns"]
         if type(rows) is not int or rows < 0:
-            raise ValueError("its number of rows is not an integer of at least 0")
+            raise ValueError(f"the number of rows is {rows!r:.50}, not an integer of at least 0")
         check((rows, 1))
         columns = [
             _column(each, str(number), rows, array, has_missing=f"{number}_missing" in names)
@@ -82,9 +82,9 @@ def unpack(
         ]
         are_names = all(isinstance(each["name"], str) and isinstance(each["type"], str) for each in heads)
         if not are_names or not all(type(number) is int and 0 <= number < len(heads) for number in index):
-            raise ValueError("a name is not a text, or the index names a column that does not exist")
+            raise ValueError(f"a name or type of a column is not a text, or the index {index!r:.50} has no column")
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"its columns are not described as they must be: {error!r:.100}") from None
+        raise ValueError(f"the description of the columns cannot be read ({error!r:.100})") from None
     return WholeTable([each["name"] for each in heads], columns, index=tuple(index))
 
 
@@ -96,8 +96,13 @@ def _column(
         lengths = array(f"{index}_lengths", "i", rows)
         content = array(f"{index}_text", "u", -1).tobytes()
         ends = np.cumsum(np.maximum(lengths, 0))
-        if rows and (lengths.max() > len(content) or (np.diff(ends) < 0).any() or ends[-1] > len(content)):
-            raise ValueError("a text is not within its array")
+        is_outside = (lengths > len(content)) | (np.diff(ends, prepend=0) < 0) | (ends > len(content))
+        if is_outside.any():
+            row = int(is_outside.argmax())
+            raise ValueError(
+                f"the text in row {row} (counted from 0) of column {head['name']!r:.60} has {lengths[row]:,} bytes, "
+                f"which go beyond the {len(content):,} bytes of all texts of the column"
+            )
         bounds = zip((ends - np.maximum(lengths, 0)).tolist(), ends.tolist(), (lengths >= 0).tolist(), strict=True)
         texts = [content[start:end].decode("utf-8", "surrogatepass") if there else None for start, end, there in bounds]
         return text_column(texts, is_category=is_category)
@@ -108,5 +113,7 @@ def _column(
     if kind == "date":
         return date_column(values.astype(np.float64), head["type"])
     if (values.ndim > 1) != (kind == "vector"):
-        raise ValueError("a column of numbers has vectors")
+        raise ValueError(
+            f"the column {head['name']!r:.60} is described as {kind!r:.20}, but its values have shape {values.shape}"
+        )
     return replace(number_column(values, missing, head["type"]), is_category=is_category)

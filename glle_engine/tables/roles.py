@@ -436,15 +436,17 @@ def column_option(name: str, value: Any) -> Any:
         isinstance(item, (bool, float)) or not isinstance(item, (str, Integral)) for item in items
     ):
         raise InvalidParameterError(
-            f"{as_option(name, value)} names no columns.",
-            remedy=f"Give names, as {name}='x'" + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
+            f"{as_option(name, value)} is not the name of a column.",
+            remedy=f"Give names of columns, such as {name}='x'"
+            + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
         )
     columns = tuple(map(str, items))
     if name not in SINGLE:
         return columns
     if len(columns) > 1:
         raise InvalidParameterError(
-            f"{Way(name, list(columns))} has {len(columns)} columns.", remedy="Name one column."
+            f"{Way(name, list(columns))} names {len(columns)} columns, but only one column can be the {name}.",
+            remedy=f"Name one column with {Way(name)}.",
         )
     return (columns[0] or None) if columns else None
 
@@ -474,7 +476,8 @@ def no_such_column(name: str, names: list[str] | None, width: int) -> TableError
     columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
     near = get_close_matches(name, names or [], 1)
     hint = f"Did you mean {near[0]}? " if near else ""
-    return TableError("no-such-column", f"There is no column {name!r}.", remedy=f"{hint}Use one of {columns}.")
+    detail = f"The data have no column {name!r}."
+    return TableError("no-such-column", detail, remedy=f"{hint}Use one of the columns {columns}.")
 
 
 def no_features(
@@ -542,8 +545,8 @@ def column_order(names: Sequence[str] | None, new_names: Sequence[str] | None) -
         parts = {"missing": missing, "unknown": unknown}
         listed = [f"{key}: {', '.join(map(repr, value[:MAX_LISTED]))}" for key, value in parts.items() if value]
         raise InvalidShapeError(
-            f"The new points have other columns than the data of the fit; {'; '.join(listed)}.",
-            remedy="Give the columns of the fit, in any order, or an array without names.",
+            f"The new points do not have the same columns as the data of the fit; {'; '.join(listed)}.",
+            remedy="Give the columns of the fit, in any order, or an array without names in the order of the fit.",
             details={key: value[:MAX_LISTED] for key, value in parts.items()},
         )
     return [places[name] for name in names]
@@ -576,8 +579,9 @@ def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str
         words += [word.strip() for word in entry.split(",")] if is_list else [entry]
     patterns = [word for word in words if word not in positions and _PATTERN.search(word)]
     if len(patterns) > MAX_PATTERNS:
-        detail = f"{len(patterns):,} patterns are named; {MAX_PATTERNS:,} are allowed."
-        remedy, allowed = "Use fewer and wider patterns, such as x*.", {"allowed": MAX_PATTERNS}
+        detail = f"Columns are named by {len(patterns):,} patterns; {MAX_PATTERNS:,} are allowed."
+        remedy = "Use fewer patterns that each match more columns, such as x*."
+        allowed = {"allowed": MAX_PATTERNS}
         raise TableError("too-many-patterns", detail, remedy=remedy, details=allowed)
     matched: set[int] = set()
     for word in dict.fromkeys(words):
@@ -599,6 +603,7 @@ def _require_distinct(names: list[str] | None, roles: dict[str, list[int]]) -> N
         for column in columns:
             if column in taken:
                 name = names[column] if names else str(column)
-                detail = f"{taken[column]} and {role} name the same column, {name!r}."
-                raise TableError("same-column", detail, remedy="Name two columns, or leave one of them out.")
+                detail = f"The column {name!r} was given two roles, {taken[column]} and {role}."
+                remedy = f"Name another column with {Way(role)}, or leave one of the two options out."
+                raise TableError("same-column", detail, remedy=remedy)
             taken[column] = role

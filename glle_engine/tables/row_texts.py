@@ -55,9 +55,11 @@ def label_array(labels: Sequence[Any], base: int = 1) -> NDArray[Any]:
     """
     infinite = [row for row, label in enumerate(labels) if isinstance(label, float) and math.isinf(label)]
     if infinite:
-        detail = f"The label of row {infinite[0] + base} (from {base}) is {labels[infinite[0]]}."
+        detail = f"{len(infinite):,} labels are infinite; the first, {labels[infinite[0]]}, is in row "
+        detail += f"{infinite[0] + base} (counted from {base})."
         details = {"row": infinite[0] + base, "rows_affected": len(infinite)}
-        raise TableError("not-finite", detail, remedy="Fill the value in, or remove its row.", details=details)
+        remedy = "Replace infinite labels, or remove their rows."
+        raise TableError("not-finite", detail, remedy=remedy, details=details)
     if all(_is_exact(label) for label in labels):
         return np.array(labels, np.float64)
     texts = list(map(text_of, labels))
@@ -141,14 +143,16 @@ def _check_texts(noun: str, texts: list[str], start: int) -> None:
             remedy = f"Use shorter {noun}s, or leave the column out with ignore."
             raise TableError(f"{noun}-too-long", detail, remedy=remedy, details={"row": row, "allowed": MAX_TEXT})
         if not is_text(text):
-            detail = f"The {noun} of row {row} is {text!r}, with half a surrogate pair or U+0000."
-            raise TableError(f"invalid-{noun}", detail, remedy="Remove that character.", details={"row": row})
+            detail = f"The {noun} of row {row} is {text!r}, which has a character that cannot be stored: U+0000, or "
+            detail += "half of a surrogate pair."
+            remedy = f"Remove that character from the {noun}."
+            raise TableError(f"invalid-{noun}", detail, remedy=remedy, details={"row": row})
 
 
 def _check_room(noun: str, longest: int, count: int) -> None:
     """Raise `TableError` if an array of `count` texts, each with the room of the longest, would be too large."""
     if longest * count > MAX_TEXTS:
         allowed = MAX_TEXTS // count
-        detail = f"The longest of {count:,} {noun}s has {longest} characters; {allowed} are allowed."
+        detail = f"The longest {noun} has {longest:,} characters; with {count:,} {noun}s, {allowed:,} are allowed."
         remedy = f"Use shorter {noun}s, such as numbers, or leave the column out with ignore."
         raise TableError(f"{noun}-too-long", detail, remedy=remedy, details={"allowed": allowed})

@@ -77,8 +77,8 @@ class _NoBounds:
 
     def check(self, shape: tuple[int, ...]) -> None:
         if 0 in shape:
-            remedy = "Give a table with rows, and with columns of numbers."
-            raise TableError("empty-data", f"The data have shape {shape}.", remedy=remedy)
+            remedy = "Give a table with at least one row and at least one column of numbers."
+            raise TableError("empty-data", f"The data have {shape[0]} rows and {shape[1]} features.", remedy=remedy)
 
     def check_bytes(self, nbytes: int) -> None:
         """Accept any size."""
@@ -156,7 +156,11 @@ def read_table(
     kinds = [column.kind for column in columns.head]
     layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:
-        raise TableError("empty-data", "No column is a feature.", remedy="Give a table with columns of numbers.")
+        if not width:
+            raise TableError("empty-data", "The table has no columns.", remedy="Give at least one column of numbers.")
+        detail = f"All {width} columns have another role (labels, colors, ids or ignored), so that no feature is left."
+        remedy = "Leave at least one column of numbers without a role; it becomes a feature."
+        raise TableError("empty-data", detail, remedy=remedy)
     bounds.check((1, len(layout.features)))
     if open_columns := layout.open_columns(roles, kinds):
         profiles = {index: ColumnProfile(is_category=columns.head[index].is_category) for index in open_columns}
@@ -212,8 +216,8 @@ def build_table(
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
         if not kept.any():
-            detail = "Every row has a missing value."
-            remedy = f"Leave columns out, or use {Way('missing', 'median')}."
+            detail = f"Each of the {len(kept):,} rows has a missing value, so that no row is left."
+            remedy = f"Leave out the columns with many missing values, or use {Way('missing', 'median')}."
             raise TableError("empty-data", detail, remedy=remedy)
         extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
         values = _keep_rows(values, kept)
@@ -244,12 +248,16 @@ def check_names(names: Sequence[str] | None, features: int) -> None:
     if names is None:
         return
     if len(names) != features:
-        detail = f"The body has {len(names)} names for {features} features."
+        detail = f"There are {len(names)} names for {features} features."
         raise TableError("invalid-names", detail, remedy="Give one name for each feature.")
     for name in names:
-        if len(name) > MAX_NAME or not is_text(name):
-            detail = f"The name {name[:_SHOWN]!r} has {len(name):,} characters, or a character that is not text."
-            raise TableError("invalid-names", detail, remedy=f"Use text of at most {MAX_NAME:,} characters.")
+        if len(name) > MAX_NAME:
+            detail = f"The column name that begins with {name[:_SHOWN]!r} has {len(name):,} characters."
+            raise TableError("invalid-names", detail, remedy=f"Use names of at most {MAX_NAME:,} characters.")
+        if not is_text(name):
+            detail = f"The column name {name[:_SHOWN]!r} has a character that cannot be stored: U+0000, or half of a "
+            detail += "surrogate pair."
+            raise TableError("invalid-names", detail, remedy="Remove that character from the name.")
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         shown = ", ".join(map(repr, repeated[:_LISTED]))
         detail, details = f"Several columns are named {shown}.", {"names": repeated[:_LISTED]}
@@ -313,8 +321,9 @@ class _Pass:
                     continue
                 name = self._layout.name(index)
                 values = " or ".join(", ".join(f"{kind}s" for kind in kinds).rsplit(", ", 1))
-                detail = f"The column {name!r} of type {column.type} cannot be {noun}, which are {values}."
-                remedy, details = "Name another column, or cast this one.", {"name": name, "type": column.type}
+                detail = f"The column {name!r} is of type {column.type}, but {noun} have to be {values}."
+                remedy = f"Name another column with {Way(role)}, or convert this one."
+                details = {"name": name, "type": column.type}
                 raise TableError("unsupported-column", detail, remedy=remedy, details=details)
 
     def _find_categories(self) -> dict[int, list[str]]:
@@ -436,8 +445,11 @@ class _Pass:
         """Raise `TableError` if these rows have another type, or vectors of another length, than the first rows."""
         head = self._columns.head[index]
         if column.kind != head.kind or column.values.shape[1:] != head.values.shape[1:]:
-            detail = f"The values of the column {self._layout.name(index)!r} are of several types or lengths."
-            raise TableError("unsupported-column", detail, remedy="Make them all numbers, or vectors of one length.")
+            detail = f"The column {self._layout.name(index)!r} begins with values of kind {head.kind} and shape "
+            detail += f"{head.values.shape[1:]}, and later has values of kind {column.kind} and shape "
+            detail += f"{column.values.shape[1:]}."
+            remedy = "Make all values of the column numbers, or vectors of one length."
+            raise TableError("unsupported-column", detail, remedy=remedy)
 
     def _zeros_and_ones(self, column: Column, index: int) -> Array:
         """One-hot encode a column: return an array (rows, categories) of 0 and 1; rows without a category are NaN."""
@@ -480,8 +492,8 @@ class _Pass:
             shown = fault.shown[:_SHOWN]
             of_all = "" if code == "missing-value" else f", such as {shown!r}"
             detail = (
-                f"{problem} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
-                f" {base}). By column: {', '.join(listed)}{omitted}."
+                f"{problem} in {fault.rows.count:,} of {count:,} rows{of_all}; the first is in row {fault.row + base}, "
+                f"counted from {base}. By column: {', '.join(listed)}{omitted}."
             )
             if code == "inexact-integer":
                 remedy = f"Set ids apart with {Way('id', [name])}, or subtract an offset"

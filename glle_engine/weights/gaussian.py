@@ -377,7 +377,7 @@ class WeightDistribution:
         if source == "posterior":
             return self.mean, self.factor
         if self.prior_factor is None:
-            raise ValueError("this distribution has no prior")
+            raise ValueError("This distribution of weights has no prior to draw from. Draw from the posterior.")
         n, k = self.mean.shape
         mean = np.full((n, k), self.prior_mean)
         if self.prior_factor.ndim == 3:

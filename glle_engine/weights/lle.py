@@ -208,8 +208,8 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
         return dense.inverse_factor(precision)
     except np.linalg.LinAlgError as error:
         raise InvalidParameterError(
-            "reg is so small that it is lost in rounding, and the neighbors of a point span fewer than "
-            f"{Way('n_neighbors')} directions, so that many weights reconstruct the point.",
+            "`reg` is so small that it is lost in rounding, and the neighbors of some point span fewer directions than "
+            f"{Way('n_neighbors')}, so that many different weights reconstruct the point.",
             remedy=f"Give a larger reg, such as 1e-3, or {Way('n_neighbors')} of at most the number of features.",
         ) from error
 

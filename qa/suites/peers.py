@@ -274,7 +274,7 @@ FAILING: dict[str, dict[str, str]] = {
         "*: *no attribute 'graph_'*": OBJECT,
         "*: *has no setter*": OBJECT,
         "*: *has no map to new points*": NO_MAP,
-        "*: *takes no sparse data*": SPARSE,
+        "*: *data are sparse, which*": SPARSE,
         "*: *gives some points no position*": APART,
         "test_umap_ops.py test_disconnected_data *-hellinger-*": APART,
         "test_umap_ops.py test_disconnected_data *-jaccard-*": APART,

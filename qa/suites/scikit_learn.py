@@ -97,7 +97,7 @@ SKIPPED = {
 }
 # The engine's errors in the words of scikit-learn, which its tests compare.
 WORDS = {
-    "has no meaning with radius": "Both n_neighbors and radius are provided",
+    "would change nothing with radius": "Both n_neighbors and radius are provided",
     "differs from its mirror image": "Array must be symmetric",
     "A matrix of all pairs is square": "array must be 2-dimensional and square",
 }

@@ -168,7 +168,10 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "wrong ending: name it kept.npz"),
         (["embed", "ds_x", "--method", "pca", "--labels", "kind"], "roles of its columns: leave out --labels"),
-        (["embed", "ds_x", "--method", "pca", "--parameters", "labels=kind"], "labels is not a parameter of a method"),
+        (
+            ["embed", "ds_x", "--method", "pca", "--parameters", "labels=kind"],
+            "labels cannot be given as NAME=VALUE: use --labels",
+        ),
         (
             ["fit", "ds_x", "--labels", "kind", "--one-hot", "a"],
             "stored with the roles of its columns: leave out --labels",
@@ -247,7 +250,7 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     assert (code, "methods.1: reg=x" in err) == (1, True)
     assert glle("embed", dataset, "--method", "pca", "-o", str(tmp_path / "y.txt"))[0] == 2
     code, _, err = glle("embed", dataset, "--method", "pca", "--parameters", "timeout=3")
-    assert (code, "timeout is not a parameter" in err) == (2, True)
+    assert (code, "timeout cannot be given as NAME=VALUE" in err) == (2, True)
     code, _, err = glle(
         "compare", dataset, "--methods", "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity"
     )

@@ -106,7 +106,7 @@ class Query:
 
 def test_data_without_values_are_refused_with_the_call_that_helps() -> None:
     """Frames of dask and Spark, and data sets of a closed HDF5 file, are refused as data, labels and colors."""
-    with pytest.raises(GlleError, match=r"query without values\. Give data\.compute\(\)"):
+    with pytest.raises(GlleError, match=r"has not been computed yet\. Give data\.compute\(\)"):
         glle.fit(Query())
     with pytest.raises(GlleError, match=r"Give data\.toPandas\(\)"):
         glle.fit(type("DataFrame", (), {"toPandas": None})())

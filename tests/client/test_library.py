@@ -137,21 +137,24 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.compare(X, [{"name": "pca"}]), "is not a method"),
         (lambda: glle.compare(X, "pca", scores="trustworthiness"), "not a list of names"),
         (lambda: glle.audit(X, method=THREE), "method=3 is not a method"),
-        (lambda: glle.audit(X, X[:, :2], parameters={"n_neighbors": 3}), "Only a method by name has parameters"),
+        (
+            lambda: glle.audit(X, X[:, :2], parameters={"n_neighbors": 3}),
+            "`parameters` \\(n_neighbors\\) was given without the name",
+        ),
         (lambda: glle.audit(X, glle.fit(X), method="pca"), "Both a posterior and a method"),
         (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
         (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
         (lambda: glle.embed(X, THREE), "3 is not the name of a method"),
-        (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
+        (lambda: glle.datasets.make(THREE, 9), "is not the name of a synthetic data set"),
         (lambda: glle.compare(X, ["pca"], n_neighbors=3), "Did you mean score_neighbors"),  # type: ignore[call-arg]
         (lambda: glle.audit(X, method="isomap", n_neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
         (lambda: glle.fit([[1, 2], [3]]), "different lengths"),
         (lambda: glle.fit(X).transform(X, X * 1j), "new points are of type complex"),
         (lambda: glle.fit(X).reconstruct(X, np.ones((N, 3))), r"weights of shape \(150, 10\)"),
-        (lambda: glle.fit(X).extend(X, X[:3]).spread(glle.fit(X).draws(4), X[:9, :2]), "embeddings have shapes"),
+        (lambda: glle.fit(X).extend(X, X[:3]).spread(glle.fit(X).draws(4), X[:9, :2]), "they have the shapes"),
     ],
 )
 def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
@@ -199,8 +202,8 @@ def test_coordinates_that_are_not_finite_are_no_data(value: float) -> None:
     """Coordinates with NaN or infinity are refused; the error names the argument and the first such point."""
     Y = np.where(np.arange(N)[:, None] == 7, value, X[:, :2])
     (error,) = glle.compare(X, {"mine": Y}, audit=False).problems["mine"]
-    assert "1 of 150 points have coordinates that are not finite, first point 7" in str(error)
-    with pytest.raises(glle_engine.GlleError, match="coordinates that are not finite, first point 7"):
+    assert "1 of 150 points have coordinates that are not finite; the first is row 7" in str(error)
+    with pytest.raises(glle_engine.GlleError, match="coordinates that are not finite; the first is row 7"):
         glle.audit(X, Y)
     with pytest.raises(glle_engine.GlleError, match=r"^Y\[7, 0\] is"):
         score(X, Y, ["trustworthiness"])

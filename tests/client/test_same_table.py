@@ -396,7 +396,7 @@ OVER_HTTP = ("numbers", "words", "rows dropped", "medians", "roles", "features",
 
 def from_zero(text: str) -> str:
     """Return a message whose row numbers count from 0, to compare files with frames."""
-    return re.sub(r"row (\d+) \(from (\d)\)", lambda match: f"row {int(match[1]) - int(match[2])}", text)
+    return re.sub(r"row (\d+), counted from (\d)", lambda match: f"row {int(match[1]) - int(match[2])}", text)
 
 
 @pytest.mark.parametrize("name", EACH)

@@ -104,7 +104,9 @@ def test_labels_are_a_column_of_the_data_or_another_data_set(labels: Any) -> Non
 def test_an_object_with_an_arrow_stream_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pyarrow, a table that has only an Arrow stream is refused; a pandas frame is still sent."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"Data of the type .*\.Stream need pyarrow: pip install pyarrow"):
+    with pytest.raises(
+        ImportError, match=r"Data of the type .*\.Stream only with pyarrow\. Install it with pip install pyarrow"
+    ):
         upload_of(TABLES["arrow"])
     assert upload_of(FRAME, ROLES).body.media == "application/zip"
 
@@ -222,14 +224,14 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
     message = str(refused.value)
     for part in (
         "'note' (text, such as 'w0'), 'pair' (duration)",
-        "in 2 of 40 rows, first in row 3 (from 0)",
+        "in 2 of 40 rows; the first is in row 3, counted from 0",
         "a (1), b (1)",
         "infinite in 40 of 40 rows",
         "missing='drop'",
         "missing='median'",
     ):
         assert part in message
-    with pytest.raises(GlleError, match=r"2 of 40 rows, first in row 3 .*: 0 \(1\), 1 \(1\).*missing='drop'"):
+    with pytest.raises(GlleError, match=r"2 of 40 rows; the first is in row 3, .*: 0 \(1\), 1 \(1\).*missing='drop'"):
         glle.embed(GAPS[["a", "b"]].to_numpy(), "pca")
     with pytest.raises(GlleError, match="missing='mean' is not one of drop, median"):
         glle.embed(GAPS, "pca", missing="mean")
@@ -241,12 +243,12 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
         (TABLE, {"labels": "clutser"}, "Did you mean cluster"),
         (TABLE, {"lable": "cluster"}, "Did you mean labels"),
         (X, {"labels": "cluster"}, "no named columns"),
-        (X, {"obsm": "X_pca"}, "is for an AnnData"),
+        (X, {"obsm": "X_pca"}, "only an AnnData has obsm"),
         (Cells(), {"obsm": "X_umap"}, "Name one of X_pca"),
-        (Cells(), {"labels": "kind"}, "Name one of cell_type"),
+        (Cells(), {"labels": "kind"}, "Name one of its columns: cell_type"),
         (Cells(), {"ignore": ["a"]}, r"Choose variables before"),
-        ("table.csv", {}, r"table.csv is a path\. Read the file, as by pandas.read_csv"),
-        (POINTS[[]], {}, "No column is a feature"),
+        ("table.csv", {}, r"path \'table.csv\', .*Read the file first, for example with pandas.read_csv"),
+        (POINTS[[]], {}, "The table has no columns"),
         (POINTS.set_axis(["a", "b", "a"], axis=1), {}, "Several columns are named 'a'"),
         (POINTS.assign(k=[1, "a"] * 20), {}, r"'k' \(object, such as 'a'\)"),
         ({"a": X[:, 0]}, {}, r"pandas\.DataFrame"),
@@ -350,7 +352,7 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
         )
         shuffled = result.frame(labels=gaps["cluster"][::-1])
         assert list(shuffled["label"]) == list(kept["cluster"])
-        with pytest.raises(GlleError, match="a different index"):
+        with pytest.raises(GlleError, match="is not the index of the data"):
             result.plot(labels=gaps["cluster"].reset_index(drop=True), ax=Figure().gca())
     assert glle_engine.load(tmp_path / "post.npz").embedding.tobytes() == posterior.embedding.tobytes()
     assert results[1].options == posterior.options
@@ -380,7 +382,7 @@ def test_blocks_are_a_column_or_an_array() -> None:
     assert dropped.remains == glle.audit(X[kept], method="pca", blocks=subjects[kept]).remains
     with pytest.raises(GlleError, match="blocks='who' names a column, and the data have no named columns"):
         glle.audit(X, method="pca", blocks="who")
-    with pytest.raises(GlleError, match=r"no column 'nobody'\. Use one of"):
+    with pytest.raises(GlleError, match=r"no column 'nobody'\. Use one of the columns"):
         glle.audit(frame, method="pca", blocks="nobody")
 
 
@@ -401,7 +403,7 @@ def test_labels_are_those_of_their_rows() -> None:
         supervised = glle.embed(table, "supervised-lle", labels=values, n_neighbors=6)
         np.testing.assert_array_equal(supervised.Y, glle.embed(X, "slle", labels=CLUSTERS, n_neighbors=6).Y)
     assert "neighborhood_hit" in glle.compare(table, ["pca"], labels=labels, audit=False).scores["pca"]
-    with pytest.raises(GlleError, match="a different index"):
+    with pytest.raises(GlleError, match="is not the index of the data"):
         glle.audit(table, X[:, :2], labels=labels.reset_index(drop=True))
     missing: Any
     for missing in (None, np.nan, pd.NA):

@@ -61,7 +61,7 @@ NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
         (Way("force", value=True), "?force=true", "force=True", "--force"),
         (Way("metric", "cosine"), '"metric": "cosine"', "metric='cosine'", "--metric cosine"),
         (Way("n_neighbors", 9), '"n_neighbors": 9', "n_neighbors=9", "--n-neighbors 9"),
-        (Way("feature", 3), "feature 3 (from 0)", "X[:, 3]", "feature 3 (from 0)"),
+        (Way("feature", 3), "feature 3 (counted from 0)", "X[:, 3]", "feature 3 (counted from 0)"),
         (Way("upload"), "POST /v1/datasets", "`client.dataset`", "`glle datasets upload`"),
         (Way("fit"), "POST /v1/posteriors", "`client.fit`", "`glle fit`"),
         (

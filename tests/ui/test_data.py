@@ -379,7 +379,7 @@ def test_a_missing_value_is_reported_with_row_and_column(explorer: Explorer) -> 
     explorer.choose_file("holes.csv", "\n".join(lines).encode())
     problem = explorer.at("problem")
     expect(problem).to_be_visible()
-    expect(problem).to_contain_text("row 7 (from 1). By column: y (1)")
+    expect(problem).to_contain_text("row 7, counted from 1. By column: y (1)")
     expect(explorer.at("remedy")).to_be_visible()
     explorer.expect_roles(x="feature", y="feature, refused")
     expect(explorer.at("use-file")).to_be_disabled()

@@ -283,7 +283,7 @@ def as_request(way: Way) -> str:
     """Return an option or call of a text in HTTP syntax: as a query, a member of a JSON body, or a request line."""
     name, value = way
     if name == FEATURE:
-        return f"feature {value} (from 0)"
+        return f"feature {value} (counted from 0)"
     if name in _REQUESTS:
         return _REQUESTS[name].format(value or "{id}")
     if name not in {*UPLOAD_OPTIONS, "force"}:

@@ -194,7 +194,8 @@ def plot(
         require_rows("spread", distances, len(points.places))
         if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
             raise InvalidShapeError(
-                "The spread has values that are not finite numbers.", remedy="Give one number for each point."
+                "`spread` has values that are not finite numbers.",
+                remedy="Give one finite number for each point, or leave the points without one out of the plot.",
             )
         relative = _relative(distances.astype(np.float64))
         is_size = by == "size"

@@ -128,8 +128,9 @@ def coordinates(shown: Any) -> NDArray[np.float64]:
     places = array_of(result, "the coordinates")
     if places.ndim != 2 or not places.shape[1] or places.dtype.kind not in "fiub":
         raise InvalidShapeError(
-            f"{type(shown).__name__} has no coordinates{f': its shape is {places.shape}' if places.ndim else ''}.",
-            remedy="Give an array (n, p), or an object with one.",
+            f"An object of type {type(shown).__name__}{f' and shape {places.shape}' if places.ndim else ''} was given, "
+            "which has no coordinates of points.",
+            remedy="Give an array (n, p) of numbers, or a result with one in its attribute `embedding`.",
         )
     return float64_of(places)
 
@@ -139,8 +140,8 @@ def require_finite_places(places: NDArray[np.float64]) -> None:
     is_finite = np.isfinite(places).all(axis=1)
     if not is_finite.all():
         raise NotFiniteError(
-            f"{len(places) - is_finite.sum():,} of {len(places):,} points have coordinates that are not finite, first "
-            f"point {is_finite.argmin()} (from 0).",
+            f"{len(places) - is_finite.sum():,} of {len(places):,} points have coordinates that are not finite; the "
+            f"first is row {is_finite.argmin()}, counted from 0.",
             remedy="Leave these points out, or give them finite coordinates; a method must return finite coordinates "
             "for every part of the data.",
             details={"row": int(is_finite.argmin())},
@@ -227,7 +228,7 @@ def to_xarray(draws: Any) -> Any:
     each = list(draws)
     values = np.array([getattr(draw, "embedding", draw) for draw in each])
     if values.ndim != 3:
-        raise ValueError(f"Draws need values (count, n, p), not of shape {values.shape}.")
+        raise ValueError(f"The values have shape {values.shape}. Give draws, of shape (count, n, p).")
     coords = {
         "draw": [getattr(draw, "index", index) for index, draw in enumerate(each)],
         "axis": [f"y{axis}" for axis in range(1, values.shape[2] + 1)],
@@ -255,7 +256,7 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
     if values_index.is_unique and len(set(index)) == len(index) and set(index) <= set(values_index):
         return values.loc[list(index)]
     raise InvalidParameterError(
-        "The values for the rows have a different index from the data.",
+        f"The index of {name} is not the index of the data, so that it is not clear which value belongs to which row.",
         remedy="Give the values the index of the data; or give them without an index, by .to_numpy(), in row order.",
     )
 

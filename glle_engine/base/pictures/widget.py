@@ -117,7 +117,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
         raise ImportError("glle.widget needs jupyter-scatter: pip install 'glle[notebook]'.") from error
     points = PointTable.from_result(shown)
     if points.places.shape[1] < 2:
-        raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
+        raise ValueError("The result has one coordinate, but a widget needs two. Use glle.plot for this result.")
     point_labels = points.labels if labels is None else np.asarray(align_rows(labels, points.index, "the labels"))
     embeddings: Any = draws
     if isinstance(draws, int):

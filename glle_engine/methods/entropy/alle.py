@@ -148,9 +148,9 @@ def acyclic(
             weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
             if not variances[i] > _CLOSE * mean_variance:
                 raise DegenerateDataError(
-                    f"Point {order[i]} is an exact combination of its {len(nearest[i])} neighbors, so that the "
-                    "likelihood has no maximum.",
-                    remedy="Raise reg, or take fewer neighbors.",
+                    f"Point {order[i]} (counted from 0) is an exact combination of its {len(nearest[i])} neighbors, so "
+                    "that the likelihood has no maximum.",
+                    remedy="Raise reg, or use fewer neighbors.",
                     details={"point": int(order[i])},
                 )
             columns.append(np.append(1.0, -weights) / math.sqrt(variances[i]))

@@ -79,8 +79,8 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
         first, second = int(i[closest]), int(j[closest])
         share = math.sqrt(float(squared[closest] / squared.mean()))
         raise DegenerateDataError(
-            f"The two closest neighbors have only {share:.1g} of the usual distance of neighbors, so that the "
-            "likelihood leaves the range of floating-point numbers.",
+            f"The points {first} and {second} (counted from 0) are only {share:.1g} of the usual distance of neighbors "
+            "apart, so that the likelihood leaves the range of floating-point numbers.",
             remedy="Round the data, so that such points are equal and embedded as one, or add a little noise.",
             details={"points": [first, second]},
         )

@@ -216,8 +216,11 @@ class MvuSpec(GraphSpec, NeighborSpec):
         require_size(n, MAX_MVU_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
-                f"{n} points with {self.n_neighbors} neighbors each give more constraints than the method can solve.",
-                remedy=f"Give {Way('n_neighbors')} of at most {MAX_LINKS // n}.",
+                f"{n} points with {self.n_neighbors} neighbors each are {n * self.n_neighbors:,} links; the method "
+                f"can solve for {MAX_LINKS:,}.",
+                remedy=f"Give {Way('n_neighbors')} of at most {MAX_LINKS // n}."
+                if MAX_LINKS // n > 1
+                else "Give fewer points.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
 

@@ -85,13 +85,16 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
     for axis, name in ((1, "row"), (0, "column")):
         if not is_known.any(axis=axis).all():
             index = int(np.flatnonzero(~is_known.any(axis=axis))[0])
-            raise DegenerateDataError(f"There is no value in {name} {index}.", remedy=f"Leave this {name} out.")
+            raise DegenerateDataError(
+                f"All values of {name} {index} (counted from 0) are missing.", remedy=f"Leave this {name} out."
+            )
     mean = np.nanmean(X, axis=0)
     known = np.where(is_known, X - mean, 0.0)
     unit = float(np.sqrt((known**2).sum() / is_known.sum()))
     if unit == 0:
         raise DegenerateDataError(
-            "All values of each column are equal.", remedy="Give data in which at least one column varies."
+            f"In each of the {d} columns, all known values are equal.",
+            remedy="Give data in which at least one column varies.",
         )
     known, center = known / unit, np.zeros(d)
     weight = is_known.astype(np.float64)

@@ -264,8 +264,9 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     total = float(np.einsum("ij,ij->", residuals, residuals)) / n
     if total <= NO_NOISE * axes.total:
         raise DegenerateDataError(
-            f"The data lie in {p} dimensions or fewer: nothing is left for the noise.",
-            remedy=f"Lower {Way('n_components')}, or take PCA, which has no noise.",
+            f"The data lie in a plane of {p} or fewer dimensions, so that {Way('n_components', p)} leaves no dimension "
+            "for the noise.",
+            remedy=f"Lower {Way('n_components')}, or use PCA, which has no noise.",
             details={"n_components": p},
         )
     noise = total / (d - p)

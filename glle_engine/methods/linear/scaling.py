@@ -121,9 +121,11 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     if values[-1] <= ROUNDING**2 * norm:
         rank = int((values > ROUNDING**2 * norm).sum())
         raise DegenerateDataError(
-            f"The inner products of the dissimilarities have {rank} positive eigenvalues, fewer than "
-            f"{Way('n_components', p)}.",
-            remedy=f"Give {Way('n_components')} of at most {rank}." if rank else "Check that they are dissimilarities.",
+            f"The dissimilarities determine only {rank} dimension(s) (positive eigenvalues of their inner products), "
+            f"fewer than {Way('n_components', p)}.",
+            remedy=f"Give {Way('n_components')} of at most {rank}."
+            if rank
+            else "Check that the data are dissimilarities, and that some are positive.",
             details={"most": rank},
         )
     figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * smallest}
@@ -202,7 +204,10 @@ def kernel_matrix(
         for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "kernel", on_progress):
             K[rows] = kernel(X[rows])
     if not np.isfinite(K.sum()):
-        raise OutOfRangeError("The kernel leaves the range of floating-point numbers.", remedy="Lower degree or gamma.")
+        raise OutOfRangeError(
+            f"The kernel ({Way('kernel', spec.kernel)}) has values beyond the range of floating-point numbers.",
+            remedy="Lower degree or gamma, or divide the data by their largest absolute value.",
+        )
     return K
 
 

@@ -197,8 +197,9 @@ class PacmapMap(NeighborMap):
         is_outside = (np.abs(places - (low + high) / 2) > high - low).any(axis=1)
         if is_outside.any():
             raise OutOfRangeError(
-                f"{is_outside.sum()} new points are so far from the data that pacmap does not reach their near points.",
-                remedy="Leave out the points that are far from all others.",
+                f"{is_outside.sum()} of {len(points)} new points, the first in row {is_outside.argmax()} (counted from "
+                "0), are so far from the data that pacmap cannot place them near their neighbors.",
+                remedy="Leave these points out, or give them in the unit of the training data.",
             )
         return places
 

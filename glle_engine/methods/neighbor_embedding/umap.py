@@ -185,10 +185,14 @@ def _lay_out(
         )
         with passed_on(_LIBRARY, spec.options):
             Y = np.asarray(model.fit_transform(neighbors.scaled(X), labels), np.float64)
-    if not np.isfinite(Y).all():
+    is_placed = np.isfinite(Y).all(axis=1)
+    if not is_placed.all():
+        row = int(is_placed.argmin())
         raise InvalidParameterError(
-            "umap-learn gives some points no position, because they are too far from all others.",
-            remedy=f"Leave these points out, or give a larger disconnection distance in {Way('options')}.",
+            f"umap-learn gives {len(Y) - is_placed.sum():,} of {len(Y):,} points no position, because they are too far "
+            f"from all others; the first is row {row}, counted from 0.",
+            remedy=f"Leave these points out, or give a larger `disconnection_distance` in {Way('options')}.",
+            details={"row": row},
         )
     figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public
     return Embedding(Y, None, figures, _notes(caught))
@@ -355,15 +359,16 @@ class UmapMap(NeighborMap):
         require_restorable(self.spec.metric)
         if not 2 <= (p := self.embedding.Y.shape[1]) <= _MAX_INVERTED:
             raise InvalidParameterError(
-                f"With {Way('n_components', p)}, UMAP has no inverse.",
+                f"UMAP has no inverse with {Way('n_components', p)}.",
                 remedy=f"Give {Way('n_components')} from 2 to {_MAX_INVERTED}.",
             )
         places = places.astype(np.float32)
         outside = np.flatnonzero(self._hull.find_simplex(places) < 0)
         if len(outside):
             raise OutOfRangeError(
-                f"{len(outside)} of {len(places)} positions, the first in row {outside[0]}, are outside the embedding.",
-                remedy="Give positions between the embedded points: nothing says how the data go on beyond them.",
+                f"{len(outside)} of {len(places)} positions, the first in row {outside[0]} (counted from 0), are "
+                "outside the embedding.",
+                remedy="Give positions between the embedded points: nothing is known about the data beyond them.",
             )
         with _caught():
             inverted = np.asarray(self._inverting.inverse_transform(places), np.float64)

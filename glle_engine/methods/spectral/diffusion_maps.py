@@ -184,7 +184,7 @@ def diffusion_maps(
     t = _steps(values, spec)
     if values[p - 1] <= 0 or (values[p - 1] / values[0]) ** t < _SMALLEST or values[0] ** t < _SMALLEST:
         raise DegenerateDataError(
-            f"After {t} steps coordinate {p} has vanished: its eigenvalue is {values[p - 1]:.3g}.",
+            f"After {t} steps of the diffusion coordinate {p} has vanished: its eigenvalue is {values[p - 1]:.3g}.",
             remedy="Give a smaller t or epsilon, or fewer components.",
             details={"t": t, "epsilon": epsilon, "eigenvalues": values[:p].tolist()},
         )
@@ -222,7 +222,8 @@ def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int
     powers = np.abs(values) ** t
     if not (count := int((powers >= 1 - threshold).sum())):
         raise DegenerateDataError(
-            f"No column has |lambda^t| of at least {1 - threshold:g}: the first has {powers[0]:.3g}.",
+            f"With threshold={threshold:g} no column of the diffusion map is left: columns need |lambda^t| of at least "
+            f"{1 - threshold:g}, but the largest is {powers[0]:.3g}.",
             remedy=f"Give threshold of at least {1 - powers[0]:.3g}, or a smaller t.",
             details={"powers": powers.tolist()},
         )

@@ -161,8 +161,8 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     values, vectors = leading_eigenpairs(B, p, on_progress)
     if values[-1] <= _VANISHING * values[0]:
         raise DegenerateDataError(
-            f"The distances along the graph span fewer than {p} dimensions: eigenvalue {p} is "
-            f"{unit**2 * values[-1]:.1e}.",
+            f"The distances along the neighbor graph determine fewer than {p} dimensions: eigenvalue {p} is "
+            f"{unit**2 * values[-1]:.1e}, which is not positive.",
             remedy="Give fewer components or fewer neighbors.",
             details={"eigenvalues": (unit**2 * values).tolist()},
         )

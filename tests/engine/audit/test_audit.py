@@ -497,7 +497,7 @@ def test_units_are_named_first() -> None:
         assert standardized.remains == pytest.approx(
             audit(PLANE, method=method, standardize="zscore").remains, abs=1e-6
         )
-    with pytest.raises(InvalidParameterError, match="has its own standardize"):
+    with pytest.raises(InvalidParameterError, match="standardize cannot be given for a posterior"):
         audit(PLANE, fit(PLANE), standardize="zscore")
 
 
@@ -710,7 +710,7 @@ def test_few_points_are_refused() -> None:
 @pytest.mark.parametrize(
     ("Y", "options", "error", "text"),
     [
-        (None, {}, InvalidParameterError, "no embedding to audit"),
+        (None, {}, InvalidParameterError, "no map to audit"),
         (NOISE[:5, :2], {}, InvalidShapeError, "200 points"),
         (None, {"method": "pca", "seed": 2**64}, InvalidParameterError, "seed="),
         (NOISE[:, 0], {}, InvalidShapeError, "no coordinates"),

@@ -141,7 +141,11 @@ def with_entries(rows: Any, columns: Any, value: float) -> NDArray[np.float64]:
         ),
         (with_entries([4, 9], slice(4), 0.0), {"metric": "correlation"}, "Row 4 is constant and has no correlation"),
         (with_entries(7, 2, 0.5), {"metric": "hamming"}, r"X\[7, 2\] is 0.5"),
-        (with_entries(7, 2, 0.0), {"metric": "hamming", "standardize": "zscore"}, "no meaning with metric='hamming'"),
+        (
+            with_entries(7, 2, 0.0),
+            {"metric": "hamming", "standardize": "zscore"},
+            "would change nothing with metric='hamming'",
+        ),
         (np.arange(20_100.0).reshape(201, 100), {"metric": "hamming"}, "20,100 distinct values"),
     ],
 )

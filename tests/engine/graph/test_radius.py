@@ -67,7 +67,7 @@ def test_a_radius_beyond_all_distances_has_all_pairs(name: str) -> None:
     options = {"n_neighbors": "all"} if name in {"diffusion-maps", "meu"} else {"n_neighbors": 39}
     within, among = method.embed(few, one), method.embed(few, method.spec(**options))
     np.testing.assert_allclose(np.abs(within.Y), np.abs(among.Y), rtol=1e-4, atol=1e-6)
-    with pytest.raises(InvalidParameterError, match="no meaning with radius"):
+    with pytest.raises(InvalidParameterError, match="would change nothing with radius"):
         method.spec(n_neighbors=5, radius=1.0)
     assert "radius" not in method.spec().to_dict()
 

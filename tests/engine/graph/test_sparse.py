@@ -152,20 +152,20 @@ def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name
 @pytest.mark.parametrize("name", ["pca", "pacmap", "sne"])
 def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """A method that needs dense data says so, with the remedy."""
-    with pytest.raises(GlleError, match=r"no sparse data.*a dense array.*truncated SVD"):
+    with pytest.raises(GlleError, match=r"data are sparse, which .*a dense array.*truncated SVD"):
         method(name).embed(csr_array(matrix))
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"standardize": "zscore"}, r"centers columns takes no sparse data.*with_mean=False"),
-        ({"metric": "hamming"}, "metric='hamming' takes no sparse data.*column of 0 and 1"),
+        ({"standardize": "zscore"}, r"which standardize=.zscore. does not support.*with_mean=False"),
+        ({"metric": "hamming"}, "data are sparse, which metric='hamming' does not support.*column of 0 and 1"),
         ({"metric": "precomputed"}, "neighbors=graph"),
-        ({"variant": "published"}, r"variant='published' takes no sparse data.*truncated SVD"),
-        ({"noise": "auto"}, r"noise='auto' takes no sparse data.*a dense array"),
-        ({"search": "approximate"}, r"search='approximate' takes no sparse data.*a dense array"),
-        ({"landmarks": 60}, r"landmarks=60 takes no sparse data.*a dense array"),
+        ({"variant": "published"}, r"which variant='published' does not support.*truncated SVD"),
+        ({"noise": "auto"}, r"which noise='auto' does not support.*a dense array"),
+        ({"search": "approximate"}, r"which search='approximate' does not support.*a dense array"),
+        ({"landmarks": 60}, r"which landmarks=60 does not support.*a dense array"),
     ],
 )
 def test_options_that_need_dense_data_are_refused(
@@ -209,7 +209,7 @@ def test_broken_matrices_are_refused(matrix: NDArray[np.float64], kind: Any, ind
         lambda: fit(matrix).transform(matrix, broken),
     ]
     for call in calls:
-        with pytest.raises(GlleError, match="sparse matrix is broken"):
+        with pytest.raises(GlleError, match="sparse matrix is inconsistent"):
             call()
 
 

@@ -36,14 +36,18 @@ Options = dict[str, Any]
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("kernel-pca", {"kernel": "rbf", "degree": 2}, "degree=2 has no meaning with kernel='rbf'"),
+        ("kernel-pca", {"kernel": "rbf", "degree": 2}, "degree=2 would change nothing with kernel='rbf'"),
         ("auto-k-lle", {"k_least": 9, "k_most": 8}, "k_least of at most k_most"),
         ("auto-reg-lle", {"reg_least": 2.0}, "reg_least of at most reg_most"),
         ("auto-reg-lle", {"n_neighbors": 2}, "leave no residual"),
-        ("laplacian-eigenmaps", {"weights": "simple", "epsilon": 1.0}, "epsilon=1 has no meaning with weights="),
+        ("laplacian-eigenmaps", {"weights": "simple", "epsilon": 1.0}, "epsilon=1 would change nothing with weights="),
         ("laplacian-eigenmaps", {"weights": "precomputed", "n_neighbors": 5}, "Leave n_neighbors out"),
         ("laplacian-eigenmaps", {"weights": "precomputed", "metric": "cosine"}, "Leave metric out"),
-        ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma=2 has no meaning with kernel='precomputed'"),
+        (
+            "kernel-pca",
+            {"kernel": "precomputed", "gamma": 2.0},
+            "gamma=2 would change nothing with kernel='precomputed'",
+        ),
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no further pair"),
@@ -134,7 +138,7 @@ def data_of(kind: str) -> np.ndarray:
         ("kernel-pca", "large", {"kernel": "polynomial", "gamma": 1.0, "degree": 30}, OutOfRangeError, "Lower degree"),
         ("kernel-pca", "two points", {}, DegenerateDataError, "span 1 dim"),
         ("mds", "distances on a line", {"dissimilarity": "precomputed"}, DegenerateDataError, "at most 1"),
-        ("ppca", "a line in five features", {}, DegenerateDataError, "nothing is left"),
+        ("ppca", "a line in five features", {}, DegenerateDataError, "leaves no dimension for the noise"),
         ("npe", "a line in five features", {}, DegenerateDataError, "n_components of at most 1"),
         ("alle", "a line in five features", {"n_neighbors": 3, "reg": 0}, DegenerateDataError, "Raise reg"),
         ("alle", "a cube", {"n_neighbors": 3, "reg": 0}, DegenerateDataError, "Raise reg"),
@@ -222,7 +226,7 @@ def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
     assert caught.value.details == {"row": 3, "column": 7}
     with pytest.raises(GlleError, match="20 x 3"):
         one.embed(K[:, :3], spec)
-    with pytest.raises(InvalidParameterError, match=f"{option}='precomputed' has none"):
+    with pytest.raises(InvalidParameterError, match=f"{option}='precomputed' halves of the data cannot be embedded"):
         require_resamplable(400, 400, one, spec)
 
 
@@ -304,7 +308,7 @@ def test_the_spectral_start_solves_the_laplacian() -> None:
 
 def test_a_method_on_coordinates_refuses_distances() -> None:
     """The error names methods that take distances."""
-    with pytest.raises(GlleError, match=r"needs coordinates.*isomap"):
+    with pytest.raises(GlleError, match=r"needs the coordinates of the points.*isomap"):
         embed("ltsa", np.ones((30, 30)) - np.eye(30), metric="precomputed")
 
 

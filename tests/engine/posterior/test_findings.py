@@ -194,7 +194,7 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
     head = posterior.head()
     for name in ("noise", "landmarks"):
         npz.save(tmp_path / "unresolved.npz", {**head, "spec": {**head["spec"], name: "auto"}}, posterior.arrays())
-        with pytest.raises(errors.StorageError, match=f"its {name} is 'auto'"):
+        with pytest.raises(errors.StorageError, match=f"parameter {name} is 'auto'"):
             load(tmp_path / "unresolved.npz")
 
 

@@ -239,7 +239,7 @@ def test_refusals(curve: np.ndarray, n: int, k: int, words: str, enough: int | N
         require_resamplable(n, 3, lle, lle.spec(n_neighbors=k))
     if enough:
         require_resamplable(n, 3, lle, lle.spec(n_neighbors=enough))
-    with pytest.raises(InvalidParameterError, match="uses labels, which an audit does not have"):
+    with pytest.raises(InvalidParameterError, match="uses labels, but an audit has no labels"):
         resample(refit(curve, "supervised-lle"), 1)
 
 

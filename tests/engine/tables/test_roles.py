@@ -93,7 +93,7 @@ def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_feat
 def test_a_column_of_two_roles_is_named_as_in_the_request() -> None:
     """By its name, or by its number in a table without names; so are both parameters."""
     for names, column in ((["x", "b"], "b"), (None, "1")):
-        with pytest.raises(TableError, match=rf"labels and colors name the same column, '{column}'"):
+        with pytest.raises(TableError, match=rf"column '{column}' was given two roles, labels and colors"):
             Layout.from_roles(names, 2, ColumnRoles(labels=column, colors=column))
 
 

@@ -129,7 +129,7 @@ def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
     gaps: dict[str, list[Any]] = {name: [*COLUMNS[name]] for name in ("x", "y")}
     gaps["x"][3] = gaps["y"][5] = gaps["y"][6] = None
     problem = refusal(FORMATS[media](gaps), media)
-    assert "in 3 of 20 rows, first in row 4 (from 1). By column: x (1), y (2)." in problem.detail
+    assert "in 3 of 20 rows; the first is in row 4, counted from 1. By column: x (1), y (2)." in problem.detail
     assert problem.details["bad_columns"] == {"x": 1, "y": 2}
     assert "?missing=drop" in problem.to_dict()["remedy"]
     assert "?missing=median" in problem.to_dict()["remedy"]

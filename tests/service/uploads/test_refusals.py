@@ -219,7 +219,7 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     place = {"row": row, "column": 2, "name": "y", "value": cell, "rows_affected": 1, "rows": [row]}
     assert problem.details == {**place, "options": {"ignore": ["y"]}}
     assert "?ignore=y" in problem.to_dict()["remedy"]
-    assert f"row {row} (from 1)" in problem.detail
+    assert f"row {row}, counted from 1" in problem.detail
 
 
 def test_columns_of_csv_are_named() -> None:

@@ -113,10 +113,10 @@ def test_a_posterior_is_a_summary_of_some_draws(n: int, draws: int) -> None:
 def test_what_has_no_points_is_refused() -> None:
     """By its shape, or by the first point without finite coordinates; groups are apart from a share of .9 on."""
     for wrong in (np.zeros(3), np.zeros((2, 0)), [["a", "b"]], "text"):
-        with pytest.raises(InvalidShapeError, match="has no coordinates"):
+        with pytest.raises(InvalidShapeError, match="has no coordinates of points"):
             PointTable.from_result(wrong)
     with pytest.raises(InvalidShapeError, match="no points to draw"):
         Panel.from_result(np.zeros((0, 2)))
-    with pytest.raises(NotFiniteError, match=r"2 of 3 points have .* first point 1 \(from 0\)"):
+    with pytest.raises(NotFiniteError, match=r"2 of 3 points have .* the first is row 1, counted from 0"):
         Panel.from_result(np.array([[0.0, 1.0], [np.nan, 0.0], [0.0, np.inf]]))
     assert count_apart([[0, 0.9], [0.89, 0]]).tolist() == [1, 0]

@@ -49,7 +49,7 @@ def test_a_further_metric_is_its_matrix_of_distances(metric: str) -> None:
 def test_what_a_further_metric_refuses() -> None:
     """Sparse data, haversine of other than two columns, and an audit raise an error."""
     for X, metric, words in (
-        (csr_array(COUNTS), "manhattan", "takes no sparse data"),
+        (csr_array(COUNTS), "manhattan", "data are sparse"),
         (COUNTS, "haversine", "takes latitude and longitude, not 6 features"),
     ):
         with pytest.raises(InvalidParameterError, match=words):
@@ -146,7 +146,10 @@ def test_umap_with_labels() -> None:
     model = estimator.Embedding("umap", target_weight=0.9).fit(X, y)
     np.testing.assert_array_equal(model.embedding_, supervised)
     np.testing.assert_array_equal(estimator.Embedding("umap").fit(X, y).embedding_, embed("umap", X).Y)
-    for labels, options, words in ((None, {"target_weight": 0.5}, "needs the class"), (y, {}, "takes no labels")):
+    for labels, options, words in (
+        (None, {"target_weight": 0.5}, "needs the class of each point, but"),
+        (y, {}, "does not use labels"),
+    ):
         with pytest.raises(InvalidParameterError, match=words):
             embed("umap", X, labels, **options)
 
@@ -175,11 +178,11 @@ def test_umap_takes_places_back_to_the_data(standardize: str) -> None:
     assert np.median(np.linalg.norm(again - inside, axis=1)) < 0.1 * np.ptp(found.Y)
     errors = np.linalg.norm((found.inverse_transform(found.Y[:40]) - X[:40]) / X.std(axis=0), axis=1)
     assert np.median(errors) < 0.5
-    with pytest.raises(OutOfRangeError, match="1 of 2 positions, the first in row 1, are outside"):
+    with pytest.raises(OutOfRangeError, match="1 of 2 positions, the first in row 1 \\(counted from 0\\), are outside"):
         found.inverse_transform([found.Y.mean(axis=0), found.Y.max(axis=0) * 100])
     with pytest.raises(InvalidParameterError, match="metric='cosine'"):
         embed("umap", X, metric="cosine", max_iter=5).inverse_transform(found.Y[:2])
-    with pytest.raises(InvalidParameterError, match="n_components=1, UMAP has no inverse"):
+    with pytest.raises(InvalidParameterError, match="UMAP has no inverse with n_components=1"):
         embed("umap", X, n_components=1, max_iter=5).inverse_transform([[0.0]])
 
 

@@ -61,9 +61,9 @@ def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("init", "error", "words"),
     [
-        (np.zeros((90, 3)), InvalidShapeError, r"init has shape \(90, 3\)"),
+        (np.zeros((90, 3)), InvalidShapeError, r"`init` has shape \(90, 3\)"),
         ("random", InvalidShapeError, "the name of a start"),
-        (np.full((90, 2), 2.5), DegenerateDataError, "All points of init are equal"),
+        (np.full((90, 2), 2.5), DegenerateDataError, "All 90 points of `init` have the same position"),
         (np.full((90, 2), np.nan), GlleError, r"init\[0, 0\] is nan"),
     ],
 )

@@ -413,7 +413,7 @@ def test_bandwidth_is_the_root_of_epsilon() -> None:
     one, other = (method.embed(X, method.spec(**option)) for option in ({"bandwidth": 0.7}, {"epsilon": 0.7**2}))
     assert one.Y.tobytes() == other.Y.tobytes()
     assert one.figures["epsilon"] == 0.7**2
-    with pytest.raises(InvalidParameterError, match="has no meaning with bandwidth="):
+    with pytest.raises(InvalidParameterError, match="would change nothing with bandwidth="):
         method.spec(bandwidth=0.7, epsilon=0.5)
 
 

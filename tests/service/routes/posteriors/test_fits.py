@@ -103,8 +103,11 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
         (wrong(lambda near: near[:-1]), f"There are {N - 1} rows of neighbors; the data have {N} points"),
         ({"neighbors": np.zeros((N, 300))}, '"n_neighbors": 299 is too large; '),
         (wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 5, near)), " time(s) among its own neighbors"),
-        (wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 6, near)), "Point 5 has a neighbor twice"),
-        (wrong(lambda near: near[:, :1]), "1 neighbors beside itself"),
+        (
+            wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 6, near)),
+            "have a neighbor twice; the first is point 5",
+        ),
+        (wrong(lambda near: near[:, :1]), "more than 1 neighbor(s) beside itself"),
         ({"landmarks": 5, "n_neighbors": 8}, '"landmarks": 5'),
         ({"standardize": "zscore", "metric": "hamming"}, '"standardize": "zscore"'),
     ]
@@ -114,7 +117,7 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
         {"noise": "tangent"},
         {"search": "approximate"},
     ]
-    cases += [({"neighbors": NEAR, **spec}, "contradicts given neighbors") for spec in also]
+    cases += [({"neighbors": NEAR, **spec}, "cannot be combined with `neighbors`") for spec in also]
     for spec, words in cases:
         answer = post_fit(client, **spec)
         assert answer.status_code == 422, answer.text
