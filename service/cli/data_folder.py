@@ -95,7 +95,8 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
             data = Path(settings.data_dir).resolve()
             if not is_new and not queue_server(settings).folder.is_dir():
                 remedy = "Name the folder of the service with --data-dir, or set GLLE_REDIS_URL and GLLE_CACHE_URL."
-                raise StartError(f"The data folder {data} has no data of a service, or does not exist. {remedy}")
+                flaw = "has no data of a service" if data.is_dir() else "does not exist"
+                raise StartError(f"The data folder {data} {flaw}. {remedy}")
             try:
                 stack.enter_context(lock_data_folder(data))
             except StartError:

@@ -62,14 +62,17 @@ def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Sett
 def require_both_urls(settings: Settings) -> None:
     """Raise `StartError` if the settings have a URL for only one of the two Redis servers."""
     if bool(settings.redis_url) != bool(settings.cache_url):
-        raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
+        is_set, missing = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")[:: 1 if settings.redis_url else -1]
+        raise StartError(
+            f"{is_set} is set, but {missing} is not. Set both for servers of your own, or neither for embedded servers."
+        )
 
 
 def span(text: str) -> float:
     """Parse a number of hours or days from 0 to 36,500, as the `type` of an argparse argument."""
     value = float(text)
     if not 0 <= value <= _LONGEST_SPAN:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_LONGEST_SPAN:,}")
+        raise argparse.ArgumentTypeError(f"{text} is not allowed: give a number from 0 to {_LONGEST_SPAN:,}")
     return value
 
 

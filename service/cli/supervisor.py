@@ -101,9 +101,11 @@ class ServeHead:
         while not supervisor.signals:
             ended = supervisor.reap()
             if any(child.code == CANNOT_START for child in ended):
-                raise StartError("A process cannot start. See the message above.")
+                raise StartError("A process of the service ended while it started. The message above says why.")
             if time.monotonic() > until:
-                raise StartError(f"The service is not ready after {READY_SECONDS:g} s. See the messages above.")
+                raise StartError(
+                    f"The service is not ready after {READY_SECONDS:g} s. The messages above say what it waits for."
+                )
             supervisor.start_due()
             if answers(host, port, self.ready_path, PROBE_SECONDS):
                 self._report(self._ready_text(url_of(self._sock)))

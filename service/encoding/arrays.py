@@ -221,7 +221,7 @@ def check_float32(values: Array | Stack) -> None:
             raise refuse(
                 "float32-overflow",
                 422,
-                "The data have values beyond the range of float32.",
+                "The result has values beyond the range of float32, which was asked for.",
                 "Ask for float64, or rescale the data.",
             )
 

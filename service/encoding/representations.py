@@ -84,8 +84,9 @@ def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | No
     start = int(first) if first else max(0, size - int(last))
     stop = min(size, int(last) + 1) if first and last else size
     if start >= stop:
-        detail = f"The Range {match.string.decode()!r} starts beyond the last of {size:,} bytes."
-        raise refuse("range-not-satisfiable", 416, detail, f"Ask for bytes of 0 to {size - 1}.", size=size)
+        detail = f"The header Range: {match.string.decode()!r} starts beyond the end of the file, which has {size:,} "
+        detail += "bytes."
+        raise refuse("range-not-satisfiable", 416, detail, f"Ask for bytes 0 to {size - 1}.", size=size)
     return ByteRange(start, stop, size)
 
 

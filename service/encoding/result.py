@@ -66,14 +66,14 @@ class Selection:
             start = _position(bounds[1] or "0", size, name, last=size)
             stop = _position(bounds[2] or str(size), size, name, last=size)
             if start >= stop:
-                raise _invalid(f"The slice {name}={text} is empty.")
+                raise _invalid(f"The slice ?{name}={text} is empty, because it ends before it begins.")
             is_whole = (start, stop) == (0, size)
             return cls(range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
         if _LIST.fullmatch(text) is None:
-            raise _invalid(f"{name}={text[:50]!r} is not a slice.")
+            raise _invalid(f"?{name}={text[:50]!r} is neither a slice nor a list of positions.")
         numbers = text.split(",")
         if len(numbers) > MAX_LISTED:
-            raise _invalid(f"{name} lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")
+            raise _invalid(f"?{name}= lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")
         positions = [_position(number, size, name, last=size - 1) for number in numbers]
         return cls(positions, f"{name}={','.join(map(str, positions))}")
 
@@ -91,7 +91,8 @@ class Selection:
 def reject_slice(name: str, text: str | None) -> None:
     """Raise ``not-sliceable`` if a request has the query parameter `name`, because the resource has no such axis."""
     if text is not None:
-        raise refuse("not-sliceable", 422, f"This resource has no {name} to slice.", f"Leave ?{name}= out.")
+        detail = f"?{name}= was given, but this resource has no {name} to select from."
+        raise refuse("not-sliceable", 422, detail, f"Leave ?{name}= out.")
 
 
 def _position(text: str, size: int, name: str, *, last: int) -> int:
@@ -100,8 +101,8 @@ def _position(text: str, size: int, name: str, *, last: int) -> int:
         raise refuse(
             "slice-out-of-range",
             422,
-            f"{name}: {position} is outside the axis, which has {size:,} positions.",
-            f"Choose positions of 0 to {last}, or of {-size} to -1 from the end.",
+            f"The position {position} in ?{name}= does not exist: there are {size:,} {name}.",
+            f"Choose positions from 0 to {last}, or from {-size} to -1, which count from the end.",
             allowed=[0, last],
             size=size,
         )
@@ -262,7 +263,7 @@ def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str
     raise refuse(
         "not-acceptable",
         406,
-        f"The Accept header {accept!r} names no available media type.",
+        f"The header Accept: {accept!r} names no media type that this resource has.",
         f"Accept one of {', '.join(available)}." + (f" For {ARROW}: {ARROW_REMEDY}." if available != offered else ""),
         offered=list(available),
     )

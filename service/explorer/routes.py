@@ -102,5 +102,6 @@ def root(request: Request) -> Response:
 def page_file(request: Request, path: Annotated[str, fastapi.Path()]) -> Response:
     """Return a file of the explorer page, such as a script or a style sheet."""
     if (file := files().get(path)) is None:
-        raise refuse("no-such-route", 404, f"The explorer has no file {path[:100]!r}.", "Open the page at /.")
+        detail = f"The explorer has no file {path[:100]!r}."
+        raise refuse("no-such-route", 404, detail, "Open the page at /, and reload it if it is of an older version.")
     return file.response(request)

@@ -59,7 +59,8 @@ class RequestLimits:
         if is_counted:
             self._require_place(self._shares.requests, tenant)
         if (size := len(scope["query_string"])) > QUERY_BYTES:
-            raise ProblemError(plain_problem(414, f"The query has {size:,} bytes; {QUERY_BYTES:,} are allowed."))
+            detail = f"The query of the address has {size:,} bytes; {QUERY_BYTES:,} are allowed."
+            raise ProblemError(plain_problem(414, detail))
         if any(name in _BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
             await self._serve_with_body(app, scope, receive, send, tenant)
         elif is_counted:
@@ -136,9 +137,10 @@ def _require_command(scope: Scope) -> None:
     length = int(headers.get("content-length", "0"))  # h11 has validated the number
     media = MediaType.parse(headers.get("content-type", "")).kind
     if length > COMMAND_BYTES:
-        problem = plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed.")
+        problem = plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed here.")
     elif media != "application/json" and (media, scope["method"]) != (MERGE_PATCH, "PATCH"):
-        problem = plain_problem(415, f"The media type of the body is {media or 'missing'}.")
+        declared = f"is declared as {media[:100]}" if media else "has no Content-Type"
+        problem = plain_problem(415, f"The body {declared}, but only JSON is accepted here.")
     else:
         return
     if any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes):
@@ -202,9 +204,12 @@ class _Body:
             async with asyncio.timeout(0.0 if self._is_ended else max(0.0, self._left)) as self._waiting:
                 message = await self._receive()
         except TimeoutError:
-            detail = f"{self._size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
+            detail = f"only {self._size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
             if self._is_ended:
-                detail = f"the body was the slowest of the tenant ({self.speed:,.0f} bytes a second), and others waited"
+                detail = (
+                    f"the body was ended because other requests of the tenant waited, and it was the slowest of the "
+                    f"tenant's bodies ({self.speed:,.0f} bytes a second)"
+                )
             raise HTTPException(408, detail, {"Connection": "close"}) from None  # late bytes would be read as a request
         finally:
             self._waiting = None

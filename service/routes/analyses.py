@@ -297,6 +297,6 @@ def _refuse_space(kind: str, space: dict[str, Any]) -> None:
     """
     for name, value in space.items():
         raise InvalidParameterError(
-            f"The {kind} was computed with its own {name}, which {name}={value!r} cannot change.",
+            f"{name}={value!r} has no effect on a given {kind}, whose {name} was chosen when it was computed.",
             remedy=f"Leave {name} out. For another {name}, give the data set and the method in place of the {kind}.",
         )

@@ -106,7 +106,8 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
         dimensions.add(2 if dataset.has_coordinates else dataset.d)
     if len(dimensions) > 1:
         raise InvalidParameterError(
-            f"{Way('align', body.align)} needs equal dimensions; they are {', '.join(map(str, sorted(dimensions)))}.",
+            f"{Way('align', body.align)} needs embeddings of equal dimensions, but they have "
+            f"{', '.join(map(str, sorted(dimensions)))} dimensions.",
             remedy=f"Use the same {Way('n_components')} in every row, and with {Way('align', 'truth')} as many as "
             f"the truth has; or leave {Way('align')} out.",
         )

@@ -395,7 +395,8 @@ def delete_dataset(
     raise refuse(
         "dataset-in-use",
         409,
-        f"{len(posteriors)} posteriors use data set {id_}, as their data or as their neighbors.",
+        f"Data set {id_} cannot be deleted, because {len(posteriors)} posterior(s) use it as their data or as their "
+        "neighbors.",
         f"Delete these posteriors first, or delete them with the data set by {Way('force', value=True)}.",
         posteriors=posteriors[:100],
     )

@@ -91,7 +91,7 @@ async def require_known_query(request: Request) -> None:
         raise refuse(
             "repeated-parameter",
             422,
-            f"The query has {repeated!r} several times; one value is allowed.",
+            f"The query has the parameter {repeated!r} several times; one value is allowed.",
             f"Send it once. Only {lists} may be repeated." if lists else "Send it once.",
             parameter=repeated,
         )

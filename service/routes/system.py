@@ -137,7 +137,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     if not await run_in_threadpool(request.app.state.access_policy.is_authenticated, request.scope):
         if failed:
             remedy = "Send an API key for details, or run `glle doctor` on the service's machine."
-            raise refuse("not-ready", 503, "The service is not ready.", remedy)
+            raise refuse("not-ready", 503, "The service is not ready; without a key the reason is not shown.", remedy)
         return ReadyOut(status=status)
     if failed:
         first, names = failed[0], [check.name for check in failed]

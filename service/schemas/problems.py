@@ -37,11 +37,11 @@ log = logging.getLogger(__name__)
 # Errors raised by Starlette: status -> (code, remedy).
 _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
-    405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
-    408: ("request-timeout", "Send it over a faster line, compressed, or in smaller parts."),
+    405: ("method-not-allowed", "Use a method of the header Allow; /docs lists the methods of each address."),
+    408: ("request-timeout", "Send the body over a faster line, compressed, or in smaller parts."),
     413: ("body-too-large", f"Send a smaller body; upload data with {Way('upload')}, and name them by their id."),
     414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
-    415: ("unsupported-media-type", "Send application/json."),
+    415: ("unsupported-media-type", "Send JSON with the header Content-Type: application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
     503: ("too-many-requests", "Send the request again after Retry-After, and fewer at the same time."),
 }
@@ -172,7 +172,7 @@ def install(app: FastAPI) -> None:
     async def _disk(_: Request, error: OSError) -> Response:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return internal_error(error)
-        detail = "The data folder is full."
+        detail = "The disk of the data folder is full, so that the request could not be stored."
         return problem_response(Problem(code="storage-full", status=507, detail=detail, remedy=DISK_REMEDY))
 
 
@@ -206,7 +206,7 @@ def _no_route(request: Request, contract: dict[str, Any]) -> Problem:
         near = next(iter(get_close_matches(plain, literal, 1, 0.8)), "")
     hint = f"Use {near}. " if near else ""
     details = {"suggestion": near} if near else {}
-    detail = f"{request.method} {path}: there is no such address."
+    detail = f"{request.method} {path}: this service has no such address."
     return Problem(
         code="no-such-route", status=404, detail=detail, remedy=f"{hint}See /docs for all addresses.", details=details
     )
@@ -255,7 +255,7 @@ def validation_problem(error: RequestValidationError, members: Sequence[str] = (
         code="invalid-request",
         status=422,
         detail=f"{first['at']}: {first['message']}{f' (and {count} more)' if count else ''}.",
-        remedy=hint + "Correct these fields; the reference of the API has their ranges.",
+        remedy=hint + "Correct the fields that `details.errors` lists; /docs has their types and ranges.",
         details={"errors": list(errors.values())},
     )
 

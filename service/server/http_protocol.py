@@ -80,7 +80,9 @@ class BoundedConnection(h11.Connection):
         size = min(ends, default=len(head))
         lines = head.count(b"\n", 0, size)
         if size > HEAD_BYTES or lines > MAX_HEAD_LINES:
-            raise h11.RemoteProtocolError(f"The head has {lines:,} lines and {size:,} bytes", 431)
+            raise h11.RemoteProtocolError(
+                f"The request line and headers have {lines:,} lines and {size:,} bytes together", 431
+            )
 
     def _count_chunk(self, data: h11.Data) -> None:
         self._chunks += data.chunk_start

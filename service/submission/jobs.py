@@ -96,7 +96,8 @@ async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Call
 def result_gone(job: Job) -> ProblemError:
     """Return the problem for a job that has succeeded, but whose result has expired or was deleted."""
     detail = f"The result of job {job.id} has expired, or was deleted."
-    return refuse("result-gone", 410, detail, "Send the request that created the job again.", job=job.id)
+    remedy = "Send the request that created the job again, which computes the result again."
+    return refuse("result-gone", 410, detail, remedy, job=job.id)
 
 
 async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:

@@ -93,5 +93,6 @@ def position(cursor: str | None) -> str | None:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError, ValueError):
-        remedy = "Leave ?cursor= out for the first page, then use `next` unchanged."
-        raise refuse("invalid-cursor", 422, f"{cursor!r} is not a cursor.", remedy) from None
+        remedy = "Leave ?cursor= out for the first page, then follow the link `next` of each page unchanged."
+        detail = f"?cursor={cursor[:100]!r} is not a cursor that a page of a list has returned."
+        raise refuse("invalid-cursor", 422, detail, remedy) from None

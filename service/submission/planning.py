@@ -57,7 +57,8 @@ class Plan:
         for parameter, value in parameters.items():
             if isinstance(value, int) and abs(value) > MAX_COUNTER:
                 raise InvalidParameterError(
-                    f"{parameter[:50]} is beyond 2^64 - 1.", remedy=f"Use a {parameter[:50]} of at most {MAX_COUNTER}."
+                    f"The value of {parameter[:50]} is larger than 2^64 - 1.",
+                    remedy=f"Use a {parameter[:50]} of at most {MAX_COUNTER}.",
                 )
         chosen = method(name)
         return cls(chosen, chosen.spec.from_dict(dict(parameters)))
@@ -160,7 +161,8 @@ def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses:
     used = uses | {SCORES[name].needs for name in names}
     if "truth" in inputs - used:
         raise InvalidParameterError(
-            "None of the scores uses truth.", remedy="Leave truth out, or choose a score that needs it."
+            "`truth` was given, but none of the chosen scores uses it.",
+            remedy="Leave `truth` out, or choose a score that compares embeddings with true coordinates.",
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
@@ -195,8 +197,8 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
     if labels is None:
         return None
     raise InvalidParameterError(
-        f"The labels {source.id} have {count:,} classes; at most {MAX_GROUPS} are compared.",
-        remedy="Use labels of fewer classes, or leave labels out.",
+        f"The labels of {source.id} have {count:,} classes; an audit compares at most {MAX_GROUPS}.",
+        remedy="Use labels with fewer classes, or leave `labels` out.",
         details={"classes": count, "most": MAX_GROUPS},
     )
 
@@ -212,7 +214,7 @@ def _neighbors(count: int | str, n: int) -> int:
     if count > max_neighbors:
         raise InvalidParameterError(
             f"{Way('score_neighbors', count)} is not below half of the {n} points.",
-            remedy=f"Give at most {max_neighbors}.",
+            remedy=f"Give {Way('score_neighbors')} of at most {max_neighbors}.",
             details={"n_points": n, "score_neighbors": count},
         )
     return count
@@ -239,7 +241,7 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
         "is a feature of the data" if is_feature else "is neither a column of labels, colors or ids, nor a data set"
     )
     raise InvalidParameterError(
-        f"blocks: {name!r} {detail}.",
+        f"blocks={name!r} {detail}.",
         remedy=f"Upload the data with {Way('id', [name])}, which sets that column apart from the features, or give "
         "the id of a data set with the block of each point.",
     )
@@ -252,7 +254,8 @@ def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labe
         return
     if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):
         raise InvalidShapeError(
-            f"{name}: {dataset.id} has no labels, and is not one column of integers.",
-            remedy="Use a data set of one column of integers, or one with labels.",
+            f"The data set {dataset.id} was given as {name}, but it has no labels, and is not a single column of "
+            "integers.",
+            remedy="Give a data set with labels, or one with a single column of integers.",
             details={"shape": [dataset.n, dataset.d]},
         )

@@ -48,8 +48,8 @@ def require_partial(job: Job) -> None:
         raise refuse(
             "no-partial-result",
             422,
-            f"Job {job.id} is of kind {job.kind}: it has no partial result, only a complete one at its end.",
-            "Wait until it has ended; only audits and comparisons have a partial result.",
+            f"Job {job.id} is of kind {job.kind}, which has no partial result, only a complete one at its end.",
+            "Wait until the job has ended; only audits and comparisons have a partial result.",
             kind=job.kind,
         )
 
@@ -85,8 +85,8 @@ def require_rows(name: str, rows: int, n: int) -> None:
     """Raise `InvalidShapeError` unless the data in the request's member `name` have a row for each of n points."""
     if rows != n:
         raise InvalidShapeError(
-            f"There are {rows:,} rows of {name}; the data have {n:,} points.",
-            remedy=f"Give {n:,} rows, one for each point in the order of the data.",
+            f"`{name}` has {rows:,} rows, but the data have {n:,} points.",
+            remedy=f"Give {n:,} rows of {name}, one for each point in the order of the data.",
             details={"rows": rows, "n_points": n},
         )
 
@@ -105,8 +105,8 @@ def _given_points(
 def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
     """Raise a problem if all points of a data set are equal."""
     if all_points_equal(stores.datasets.values(dataset.id)):
-        remedy = "Check that the data were read as intended."
-        raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
+        remedy = "Check that the data set was uploaded as intended; points have to differ."
+        raise refuse("degenerate-data", 422, f"All {dataset.n:,} points of data set {dataset.id} are equal.", remedy)
 
 
 def require_within(name: str, value: int) -> None:
@@ -144,7 +144,13 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
         )
     if last > MAX_COUNTER:
         remedy = f"Lower {Way('first')} or {Way('n_draws')}."
-        raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=MAX_COUNTER)
+        raise refuse(
+            "over-the-limit",
+            422,
+            f"The index of the last draw, {last}, is larger than 2^64 - 1.",
+            remedy,
+            allowed=MAX_COUNTER,
+        )
     if source == "prior" and "prior_factor" not in record.arrays:
         raise InvalidParameterError(
             f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",

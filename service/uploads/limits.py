@@ -37,13 +37,14 @@ class Limits:
                 "Send a matrix with one point in each row and one feature in each column: reshape(len(x), -1), or"
                 " reshape(-1, 1) for a single feature."
             )
-            detail = f"The array has {len(shape)} dimensions: shape {shape}."
+            detail = f"The array has {len(shape)} dimensions (shape {shape}), but a table has two."
             raise refuse("invalid-shape", 422, detail, remedy, shape=list(shape))
         if 0 in shape:
             remedy = "Send at least one point with at least one feature."
-            raise refuse("empty-data", 422, f"The data have shape {shape}.", remedy, shape=list(shape))
+            detail = f"The data are empty: they have {shape[0]} rows and {shape[1]} columns."
+            raise refuse("empty-data", 422, detail, remedy, shape=list(shape))
         for size, limit, noun, alternative in (
-            (shape[0], self.points, "points", ", or raise GLLE_MAX_POINTS"),
+            (shape[0], self.points, "points", ", or ask the administrator to raise GLLE_MAX_POINTS"),
             (shape[1], self.features, "features", ""),
         ):
             if size > limit:

@@ -142,7 +142,7 @@ async def receive_body(request: Request, folder: Path, cap: int, incoming: Incom
                     buffer.clear()
             await run_in_threadpool(file.write, bytes(buffer))
             if size == 0:
-                remedy = "Send the data as the body."
+                remedy = "Send the table as the body of the request, as `curl --data-binary @data.csv` does."
                 raise refuse("empty-body", 422, "The request has no body.", remedy)
             await run_in_threadpool(file.seek, 0)
             yield file
@@ -230,9 +230,9 @@ class Upload:
                 chosen_format = replace(chosen_format, read=partial(chosen_format.read, sheet=chosen.pop("sheet")))
             if misplaced := [name for name in chosen if name == "sheet" or not chosen_format.is_text]:
                 name = misplaced[0]
-                required = "a workbook" if name == "sheet" else "a table of text"
-                detail = f"?{name}= is for {required}; the body is {self.media.kind}."
-                raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {required}.")
+                required = "an Excel workbook" if name == "sheet" else "a table of text, such as CSV"
+                detail = f"?{name}= applies only to {required}, but the body is {self.media.kind}."
+                raise refuse(f"{name}-not-here", 422, detail, f"Leave ?{name}= out, or send {required}.")
             check_size(os.fstat(file.fileno()).st_size, chosen_format.max_bytes(self.limits.body))
             try:
                 return chosen_format.read(file, out, self.limits, ColumnRoles.from_options(self.options))
@@ -240,8 +240,8 @@ class Upload:
                 problem = error if isinstance(error, ProblemError) else ProblemError(Problem.from_engine(error))
                 raise _foreign_problem(file, problem, chosen_format.media) from None
         if not layers:
-            detail = f"The body is packed more than {MAX_LAYERS} times."
-            raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip.")
+            detail = f"The body is compressed, or a form within a form, more than {MAX_LAYERS} times."
+            raise refuse("unsupported-media-type", 415, detail, "Send the file compressed once, by gzip.")
         with temporary_file(Path(self.folder)) as unpacked:
             upload = self.unpack(file, unpacked)
             unpacked.seek(0)
@@ -302,8 +302,9 @@ class Upload:
             format_of(self.content_type)
         coding = self._coding
         if coding and coding not in _CODINGS:
-            detail = f"The body has Content-Encoding {self.encoding[:100]}."
-            raise refuse("unsupported-media-type", 415, detail, "Send it uncompressed, or compressed by gzip.")
+            detail = f"The body has the Content-Encoding {self.encoding[:100]!r}, which is not supported."
+            remedy = "Send the body uncompressed, or compressed with the header Content-Encoding: gzip."
+            raise refuse("unsupported-media-type", 415, detail, remedy)
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
@@ -326,15 +327,17 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
             while piece := stream.read(_PIECE):
                 yield piece
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        detail = f"The body is not a gzip file: {str(error)[:200].rstrip('.')}."
-        raise refuse("malformed-gzip", 422, detail, "Write it again with gzip, and send the whole file.") from None
+        detail = f"The body cannot be unpacked by gzip: {str(error)[:200].rstrip('.')}."
+        remedy = "Compress the file again with gzip, and send the whole file."
+        raise refuse("malformed-gzip", 422, detail, remedy) from None
 
 
 def _boundary(form: MediaType) -> bytes:
     """Return the boundary between the parts of a form."""
     boundary = form.parameters.get("boundary", "")
     if not 0 < len(boundary) <= 70 or not boundary.isascii():
-        raise _malformed_form("its Content-Type has no boundary")
+        flaw = f"has the boundary {boundary[:100]!r}, which is not valid" if boundary else "has no boundary"
+        raise _malformed_form(f"the header Content-Type {flaw}")
     return b"--" + boundary.encode()
 
 
@@ -347,19 +350,19 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
         if _parameter(head, "filename") or name in {"file", "data"}:
             files.append((start, end, head))
         elif name not in FIELDS:
-            detail = f"The form has an unknown field {name[:50]!r}."
-            remedy = f"Send one file, and any of the fields {', '.join(FIELDS)}."
+            detail = f"The form has the field {name[:50]!r}, which is not known."
+            remedy = f"Send one file in a field named file, and any of the fields {', '.join(FIELDS)}."
             raise refuse("unknown-field", 422, detail, remedy, field=name[:50])
         elif end - start > _MAX_FIELD:
-            raise _malformed_form(f"its field {name!r} has {end - start:,} bytes")
+            raise _malformed_form(f"the field {name!r} has {end - start:,} bytes; {_MAX_FIELD:,} are allowed")
         elif value := body[start:end].decode("utf-8", "replace").strip():
             if name in LIST_FIELDS:
                 fields.setdefault(name, []).append(value)
             else:
                 fields[name] = value
     if len(files) != 1:
-        detail = f"The form has {len(files)} files."
-        raise refuse("invalid-form", 422, detail, "Send one file in a field named file.")
+        detail = f"The form has {len(files)} files, but one is read."
+        raise refuse("invalid-form", 422, detail, "Send exactly one file, in a field named file.")
     return *files[0], fields
 
 
@@ -384,7 +387,7 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
     elif (place := body.find(_LINE_END + delimiter)) >= 0:
         place += len(_LINE_END + delimiter)
     else:
-        raise _malformed_form("its boundary is not in the body")
+        raise _malformed_form("the boundary that the header Content-Type names does not occur in the body")
     for _ in range(_MAX_PARTS):
         if body[place : place + 2] == b"--":
             return
@@ -392,11 +395,11 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
         start = body.find(_LINE_END + _LINE_END, line, line + _MAX_HEAD) if line >= 0 else -1
         end = body.find(_LINE_END + delimiter, start + 2) if start >= 0 else -1
         if end < 0:
-            raise _malformed_form("a part is cut off")
+            raise _malformed_form("the last part is cut off, without a boundary after it")
         head = BytesHeaderParser().parsebytes(body[line + 2 : start + 4])
         yield min(start + 4, end), end, head
         place = end + len(_LINE_END + delimiter)
-    raise _malformed_form(f"it has more than {_MAX_PARTS:,} parts")
+    raise _malformed_form(f"it has more parts than the {_MAX_PARTS:,} that are allowed")
 
 
 def _parameter(head: Message, name: str) -> str:
@@ -430,5 +433,5 @@ def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, .
 
 
 def _malformed_form(reason: str) -> ProblemError:
-    remedy = "Send a form with one file."
-    return refuse("malformed-multipart", 422, f"The body is not a form: {reason}.", remedy)
+    remedy = "Send a form of the type multipart/form-data with one file, as `curl -F file=@data.csv` does."
+    return refuse("malformed-multipart", 422, f"The body cannot be read as a form: {reason}.", remedy)

@@ -115,18 +115,20 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
         detail = (
             f"Content-Type {content_type!r} is not supported." if content_type else "The request has no Content-Type."
         )
-        remedy = f"Send one of {', '.join(_BY_MEDIA)}, with its Content-Type."
+        remedy = f"Set the header Content-Type to the format of the body, one of {', '.join(_BY_MEDIA)}."
         if "spreadsheet" in kind or "ms-excel" in kind:
-            detail = f"Content-Type {kind!r} is a workbook."
-            remedy = "Save it as .xlsx, or the sheet as CSV UTF-8."
+            detail = f"Workbooks of the Content-Type {kind!r} are not supported, only .xlsx."
+            remedy = "Save the workbook as .xlsx, or the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
     if upload_format.needs_arrow and not has_arrow():
-        detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
-        remedy = f"Install it for the API, {ARROW_REMEDY}, or send npy, npz, CSV or JSON."
+        detail = f"Bodies of the Content-Type {kind!r} need pyarrow, which is not installed on the service."
+        remedy = f"Send npy, npz, CSV or JSON; or ask the administrator to install it, {ARROW_REMEDY}."
         raise refuse("unsupported-media-type", 415, detail, remedy)
     if upload_format.needs_calamine and find_spec("python_calamine") is None:
-        detail = "Excel workbooks need python-calamine, which is not installed."
-        remedy = "Install it for the API, pip install 'glle-server[excel]', or save the sheet as CSV UTF-8."
+        detail = "Excel workbooks need python-calamine, which is not installed on the service."
+        remedy = (
+            "Save the sheet as CSV UTF-8; or ask the administrator to install it, pip install 'glle-server[excel]'."
+        )
         raise refuse("unsupported-media-type", 415, detail, remedy)
     if not upload_format.is_text:
         return upload_format

@@ -161,7 +161,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
     ("arguments", "message"),
     [
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
-        (["datasets", "upload", "table.doc"], "has none of the suffixes .npy"),
+        (["datasets", "upload", "table.doc"], "its name does not end in .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
         (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv or draws.parquet"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),

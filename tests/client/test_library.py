@@ -141,7 +141,7 @@ def test_compare_takes_methods_as_the_client_does() -> None:
             lambda: glle.audit(X, X[:, :2], parameters={"n_neighbors": 3}),
             "`parameters` \\(n_neighbors\\) was given without the name",
         ),
-        (lambda: glle.audit(X, glle.fit(X), method="pca"), "Both a posterior and a method"),
+        (lambda: glle.audit(X, glle.fit(X), method="pca"), "Both a posterior and method="),
         (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
@@ -246,7 +246,7 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
     for wrong, message in (
         ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 150"),
         ({"spread": [1.0]}, "spread"),
-        ({"spread": np.full(N, np.nan)}, "spread has values that are not finite numbers"),
+        ({"spread": np.full(N, np.nan)}, "`spread` has values that are not finite numbers"),
         ({"by": "opaque"}, "by='opaque' is not one of opacity, size"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -163,7 +163,8 @@ def worker_lost(job: str, times: int) -> Problem:
     return Problem(
         code="worker-lost",
         status=503,
-        detail=f"A task of job {job} was tried {times} times; each time its worker died or a server did not answer.",
+        detail=f"A task of job {job} was tried {times} times; each time its worker died or a Redis server did not "
+        "answer.",
         remedy="Read the workers' log for the cause: too little memory for the data set, faulty packages (install the "
         "versions of requirements/server.lock), or a server that does not answer.",
     )
@@ -172,9 +173,9 @@ def worker_lost(job: str, times: int) -> Problem:
 def too_much_memory(allowed: int, error: Exception) -> Problem:
     """Return the problem for a task in which an allocation failed, under a limit of `allowed` bytes (0: no limit)."""
     detail = (
-        f"The task takes more than {allowed:,} bytes of working memory."
+        f"A task of the job needs more than {allowed:,} bytes of working memory, which is its limit."
         if allowed
-        else f"The task has no memory left. {error}"
+        else f"A task could not allocate the memory that it needs. {error}"
     )
     return Problem(
         code="too-much-memory",
@@ -226,8 +227,8 @@ def internal_error(error: Exception) -> Problem:
     return Problem(
         code="internal-error",
         status=500,
-        detail="A worker met an unexpected error.",
-        remedy="Try again; if the error persists, report it with the workers' log.",
+        detail=f"A task of the job ended with an unexpected error ({type(error).__name__}).",
+        remedy="Send the request again; if the error persists, report it with the workers' log.",
         details={"exception": type(error).__name__},
     )
 

@@ -116,7 +116,7 @@ def require_numbers(posterior: str, numbers: str) -> None:
 
 def unreadable(name: str) -> ProblemError:
     """Return the error ``record-unreadable`` for a damaged record; `name` is how the message names the record."""
-    remedy = "The record was not changed. Restore a backup, or delete the record."
+    remedy = "It was not changed. Restore a backup, or delete the record."
     return refuse("record-unreadable", 500, f"{name} is damaged, or another program wrote it.", remedy)
 
 

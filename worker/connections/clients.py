@@ -33,7 +33,7 @@ CONNECT_SECONDS = 2.0
 # Without this option, each connection reads redis-py's version from disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
-_LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
+_LOGIN = "the password or user name has a character reserved in URLs. Write / as %2F, # as %23, ? as %3F, [ as %5B."
 
 
 def connect_queue(
@@ -64,7 +64,10 @@ def connect_cache(
     """Return a client of the cache's Redis; parameters and errors are the same as for `connect_queue`."""
     url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if replicas:
-        raise SettingsError("GLLE_CACHE_URL cannot have replicas=, because a cache may be lost. Remove replicas=.")
+        raise SettingsError(
+            "GLLE_CACHE_URL has the parameter replicas=, which only GLLE_REDIS_URL can have, because a cache may be "
+            "lost. Remove replicas=."
+        )
     return _connect(url, "GLLE_CACHE_URL", seconds, READ_SIZE, retry)
 
 
@@ -83,7 +86,7 @@ def require_login(settings: Settings) -> list[str]:
             with connect(settings) as client:
                 client.ping()
         except (redis.AuthenticationError, AuthorizationError) as error:
-            message = f"The server of {variable} refuses the login ({error}). Correct the password in it."
+            message = f"The server of {variable} refuses the login ({error}). Correct user and password in {variable}."
             raise SettingsError(message) from error
         except (redis.RedisError, OSError):
             away.append(variable)
@@ -135,7 +138,7 @@ def _without_replicas(url: str) -> tuple[str, int]:
     fields = query.split("&") if query else []
     values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]
     if any(not (value.isascii() and value.isdecimal()) for value in values):
-        raise ValueError("replicas= must be a number, as ?replicas=1.")
+        raise ValueError("the parameter replicas= is not a number. Write, for example, ?replicas=1.")
     rest = "&".join(field for field in fields if not field.startswith("replicas="))
     return f"{place}?{rest}" if rest else place, int(values[-1]) if values else 0
 
@@ -154,7 +157,7 @@ def _require_valid(url: str) -> None:
         raise
     path = urlsplit(url).path.strip("/")
     if path and not {"db", "path"} & set(options):
-        raise ValueError(_LOGIN if "@" in path else f"its database {path!r} is not a number.")
+        raise ValueError(_LOGIN if "@" in path else f"the database {path!r} is not a number. Write, for example, /0.")
     for name in _FILES:
         if name in options and not os.access(options[name], os.R_OK):
-            raise ValueError(f"{name}={options[name]} cannot be read.")
+            raise ValueError(f"the file {options[name]} of {name}= cannot be read. Check the path and its permissions.")

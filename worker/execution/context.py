@@ -235,7 +235,8 @@ def require_finite(kind: str, result: Entry, may_be_nan: frozenset[str] = frozen
             raise refuse(
                 "not-finite-result",
                 422,
-                f"The array {name!r} of the {kind} result is not finite: its numbers exceed the range of float64.",
-                "Rescale the data, or use a smaller scale.",
+                f"The array {name!r} of the result ({kind}) has NaN or infinite numbers, because values exceeded the "
+                "range of float64.",
+                "Divide the data by their largest absolute value, or use a smaller scale.",
                 array=name,
             )

@@ -70,7 +70,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
         count_draws(draws)
     for draw in draws:
         if not np.isfinite(draw.embedding).all():
-            detail = f"Draw {draw.index} is not finite."
+            detail = f"Draw {draw.index} has NaN or infinite coordinates, so that its eigenproblem was not solved."
             raise refuse("no-convergence", 422, detail, "Use a smaller scale or a larger reg.")
     return draws, round((time.perf_counter() - started) / len(draws), 6)
 

@@ -376,8 +376,8 @@ class DrawStream:
             "draw-ends-worker",
             500,
             f"Draw {request.key.index} of {request.name.split(' ')[0]} has crashed {MAX_DELIVERIES} sampler processes.",
-            "Request several draws at once: they become a job, which has its own process and memory limit. "
-            "The worker's log has the cause.",
+            "Request several draws at once: they become a job, which has its own process and memory limit. If that "
+            "fails, ask the administrator to look for the cause in the worker's log.",
         ).problem
         self.finish(DrawBatch([request]), "refused", problem)
         return None

@@ -210,7 +210,7 @@ def data_folder(folder: Path) -> Check:
     try:
         _probe_folder(nearest, int(time.monotonic() / PROBE_SECONDS))
     except OSError as error:
-        detail = f"{folder} cannot be written: {error.strerror}."
+        detail = f"The folder {folder} cannot be written: {error.strerror}."
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             return Check(name, "problem", detail, DISK_REMEDY, "storage-full")
         remedy = "Give the API's user write permission, or set GLLE_DATA_DIR to a folder that the user can write."

@@ -83,8 +83,11 @@ class Quotas:
             tenant, _, text = entry.partition("=")
             exceptions = _limits(text)
             if not exceptions or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
-                remedy = "Write *=jobs:20,posteriors:500 alice=bytes:5GB, with * for all tenants, and each tenant once."
-                raise SettingsError(f"GLLE_QUOTAS: {entry!r} cannot be read. {remedy}")
+                remedy = (
+                    "Write, for example, *=jobs:20,posteriors:500 alice=bytes:5GB, with * for all tenants, and name "
+                )
+                remedy += "each tenant once."
+                raise SettingsError(f"The entry {entry!r} of GLLE_QUOTAS is not valid. {remedy}")
             limits[tenant] = exceptions
         self.default = Quota(**limits.pop(ALL))
         self._exceptions = {tenant: replace(self.default, **exceptions) for tenant, exceptions in limits.items()}
@@ -128,7 +131,7 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
 
 def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
     """Return the error for a new job that would exceed the tenant's quota or share of open jobs."""
-    remedy = "Wait until one has ended, or cancel one."
+    remedy = f"Wait until a job has ended, or cancel one ({Way('cancel-job')})."
     return _share_exceeded("jobs", tenant, "open jobs", limit, MAX_JOBS, remedy, _pause())
 
 
@@ -180,7 +183,8 @@ def _share_exceeded(
     allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
-        detail = f"Tenant {tenant} has its whole share of the {total:,} {noun}: {PART} times as many as are left free."
+        detail = f"Tenant {tenant} already has its share of the {total:,} {noun}, which is {PART} times as many as are "
+        detail += "left free for others."
     return _quota_exceeded(quota, detail, remedy, retry_after, allowed=allowed)
 
 

@@ -114,8 +114,8 @@ class KeyStore:
 
         """
         if not is_tenant_name(tenant):
-            remedy = "Use small letters, digits and hyphens, at most 40, a letter or digit first."
-            raise refuse("invalid-tenant", 422, f"{tenant!r} is not the name of a tenant.", remedy)
+            remedy = "Use at most 40 lower-case letters, digits and hyphens, and begin with a letter or a digit."
+            raise refuse("invalid-tenant", 422, f"{tenant[:100]!r} cannot be the name of a tenant.", remedy)
         secret = secrets.token_urlsafe(SECRET_BYTES)
         key = Key(
             id=secrets.token_hex(KEY_ID_BYTES),

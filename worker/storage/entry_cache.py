@@ -67,7 +67,8 @@ class EntryCache:
                     "cache-too-small",
                     422,
                     f"A draw takes {entry.nbytes:,} bytes, more than half of the {self.budget:,} bytes of the cache.",
-                    "Raise GLLE_CACHE_BYTES and the cache server's memory; or request draws as a job.",
+                    "Request several draws at once, which become a job; or ask the administrator to raise "
+                    "GLLE_CACHE_BYTES and the cache server's memory.",
                     bytes=entry.nbytes,
                     allowed=self.budget // 2,
                 )

@@ -18,6 +18,12 @@ BLOCK = 2**22  # values in a block: 32 MB
 LISTED = 20  # maximum number of rows that the details of a problem list
 SHOWN = 50  # maximum number of characters of a bad value that a message shows
 
+_FLAWS = {
+    "not-finite": "is not a finite number",
+    "missing-value": "is missing",
+    "inexact-integer": "is an integer that float64 cannot represent",
+    "bad-cell": "is not a number",
+}
 REMEDIES = {
     "not-finite": "Remove the row, or fill the value in before uploading.",
     "missing-value": "Fill the value in, remove its row, or leave its column out.",
@@ -108,11 +114,11 @@ def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] 
     """Return the problem of a bad value at `row` and `column` (both from 0); `names` are the names of the columns."""
     value = value[:SHOWN]
     name = names[column] if names else None
-    place = f"row {row + 1}, column {column + 1}" + (f" ({name})" if names else "")
+    place = f"row {row + 1}, column {column + 1}" + (f" ({name})" if names else "") + ", counted from 1"
     return refuse(
         code,
         422,
-        f"The value at {place} is {value!r}.",
+        f"The value {value!r} in {place}, {_FLAWS[code]}.",
         remedy,
         row=row + 1,
         column=column + 1,

@@ -81,7 +81,7 @@ def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
             raise
         if BAD_ALLOC in str(error):
             raise MemoryError from None
-        raise refuse(code, 422, f"The body is not {noun}: {str(error)[:200]}.", remedy) from None
+        raise refuse(code, 422, f"The body cannot be read as {noun}: {str(error)[:200]}.", remedy) from None
 
 
 class _ArrowColumns(Columns):

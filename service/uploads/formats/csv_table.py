@@ -122,7 +122,7 @@ class CellColumns(Columns):
         width = self._width
         for number, row in enumerate(block, start + 1):
             if len(row) != width and not (self._has_end and len(row) == width - 1):
-                detail = f"Row {number} (from 1) has {len(row)} cells, the first has {width}."
+                detail = f"Row {number}, counted from 1, has {len(row)} cells, but the first row has {width}."
                 remedy = (
                     "Send rows with the same number of cells, separated by commas, semicolons, tabs, pipes or "
                     f"spaces; or declare the dialect, as by {Way('delimiter', 'semicolon')} and "
@@ -130,8 +130,10 @@ class CellColumns(Columns):
                 )
                 raise refuse("ragged-row", 422, detail, remedy, row=number)
             if self._has_end and len(row) == width and row[-1].strip():
-                detail = f"Row {number} (from 1) has a cell behind its last delimiter, {row[-1][:50]!r}."
-                raise refuse("ragged-row", 422, detail, "Write a name for that column, or remove the cell.", row=number)
+                detail = f"Row {number}, counted from 1, has the cell {row[-1][:50]!r} after its last delimiter, where "
+                detail += "the header has no column."
+                remedy = "Write a name for that column into the header, or remove the cell."
+                raise refuse("ragged-row", 422, detail, remedy, row=number)
 
     @abstractmethod
     def _rows(self) -> Iterator[list[str]]:
@@ -186,8 +188,11 @@ class _TextColumns(CellColumns):
                 f"{Way('charset', 'windows-1252')} (on a Mac {Way('charset', 'macintosh')}). Give an npy file the "
                 "ending .npy."
             )
-            raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
+            raise refuse("malformed-csv", 422, f"The body is not text in {noun}: {reason}.", remedy) from None
         except csv.Error as error:
             raise refuse(
-                "malformed-csv", 422, f"The body is not CSV: {error}.", "Check the quotes in the file."
+                "malformed-csv",
+                422,
+                f"The body cannot be read as CSV: {error}.",
+                "Check that every quoted cell of the file ends with a quote.",
             ) from None

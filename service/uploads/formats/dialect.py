@@ -196,7 +196,7 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
     encoding = _encoding(head, declared)
     text = head.decode(encoding, "replace")
     if _ARFF.match(text):
-        detail = "The body is an ARFF file of Weka."
+        detail = "The body is an ARFF file of Weka, which is not read."
         raise refuse("malformed-csv", 422, detail, "Save it as CSV: in Weka's viewer, Save as, CSV file.")
     separator = _SEPARATOR.match(text)
     delimiter = declared.delimiter or (separator[1] if separator and separator[1] in DELIMITERS.values() else None)

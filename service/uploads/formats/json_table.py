@@ -36,16 +36,17 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
     """
     del out
     roles.require_none(
-        "a JSON body has labels and colors as members.", 'Send the members "labels" and "colors" instead.'
+        "a JSON body has no named columns.",
+        'Leave the option out; send labels and colors as the members "labels" and "colors".',
     )
     try:
         body = json.load(file, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
         remedy = "Send a JSON array of arrays of numbers."
-        raise refuse("malformed-json", 422, f"The body is not JSON: {str(error)[:200]}.", remedy) from None
+        raise refuse("malformed-json", 422, f"The body is not valid JSON: {str(error)[:200]}.", remedy) from None
     members = body if isinstance(body, dict) else {"data": body}
     if unknown := sorted(set(members) - _MEMBERS):
-        raise _malformed_json(f"The member {unknown[0][:50]!r} is unknown.")
+        raise _malformed_json(f"The JSON object has the member {unknown[0][:50]!r}, which is not known.")
     return table_of(members, limits, roles.missing)
 
 
@@ -53,7 +54,9 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members of a JSON object; a repeated one is refused, because only its last value would count."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a member is repeated")
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the member {repeated[:50]!r} occurs several times")
     return members
 
 
@@ -61,7 +64,7 @@ def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = 
     """Return the table in the members "data", "names", "labels", "colors" and "ids"; raises as `read_json`."""
     rows, names, labels, colors, ids = map(members.get, ("data", "names", "labels", "colors", "ids"))
     if not isinstance(rows, list):
-        raise _malformed_json("The array of data is missing.")
+        raise _malformed_json('The JSON object has no member "data" with an array of rows.')
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise _malformed_json('"names" is not an array of strings.')
     limits.check(_shape(rows))
@@ -94,9 +97,10 @@ def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Miss
     bad = BadRows()
     for number, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != features:
-            cells = f"{len(row)} values" if isinstance(row, list) else "no array"
-            detail = f"Row {number + 1} has {cells}, the first has {features}."
-            ragged = refuse("ragged-row", 422, detail, "Send rows with the same number of values.", row=number + 1)
+            flaw = f"has {len(row)} values" if isinstance(row, list) else "is not an array"
+            detail = f"Row {number + 1}, counted from 1, {flaw}, but the first row has {features} values."
+            remedy = "Send rows with the same number of values."
+            ragged = refuse("ragged-row", 422, detail, remedy, row=number + 1)
             raise bad.annotate(first) if first else ragged
         for column, value in enumerate(row):
             if not _is_exact(value) and (missing is None or not _is_missing(value)):
@@ -122,7 +126,8 @@ def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> Pr
 
 def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(labels, list) or len(labels) != points:
-        raise _malformed_json(f'"labels" is not an array of {points} values, one for each point.')
+        flaw = f"has {len(labels)} values" if isinstance(labels, list) else "is not an array"
+        raise _malformed_json(f'"labels" {flaw}; it needs {points} values, one for each point.')
     present = [value for value in labels if value is not None]  # null is a missing label
     if all(isinstance(value, str) for value in present) or all(map(_is_exact, present)):
         return label_array(labels)
@@ -130,9 +135,13 @@ def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
 
 
 def _colors(colors: Any, points: int) -> np.ndarray[Any, Any]:
-    if not isinstance(colors, list) or len(colors) != points or not all(map(_is_exact, colors)):
+    if not isinstance(colors, list) or len(colors) != points:
+        flaw = f"has {len(colors)} values" if isinstance(colors, list) else "is not an array"
+        raise _malformed_json(f'"colors" {flaw}; it needs {points} finite numbers, one for each point.')
+    if not all(map(_is_exact, colors)):
+        row = next(row for row, value in enumerate(colors) if not _is_exact(value))
         raise _malformed_json(
-            f'"colors" is not an array of {points} finite numbers (integers to 2^53), one for each point.'
+            f'"colors" has a value in row {row + 1}, counted from 1, that is not a finite number (integers to 2^53).'
         )
     return np.array(colors, np.float64)
 
@@ -142,7 +151,10 @@ def _id_columns(ids: Any, points: int) -> list[list[Any]]:
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
     if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:
-        raise _malformed_json(f'"ids" is not an array of {points} ids, one for each point, or of {points} rows of ids.')
+        raise _malformed_json(
+            f'"ids" is neither an array of {points} ids, one for each point, nor of {points} rows of 1 to {MAX_IDS} '
+            "ids."
+        )
     if any(type(value) not in {str, int, type(None)} for row in rows for value in row):
         raise _malformed_json('"ids" must be strings or integers, or null if missing.')
     return [list(column) for column in zip(*rows, strict=True)]

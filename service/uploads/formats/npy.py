@@ -55,7 +55,10 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 
     """
     del out
-    roles.require_none("an npy body has no names.", "Send npz with the members labels and colors, or leave it out.")
+    roles.require_none(
+        "an npy file has no named columns.",
+        "Leave the option out, or send an npz file with the members labels and colors.",
+    )
     shape, fortran, dtype = read_header(file)
     check_matrix(shape, dtype, limits)
     offset = file.tell()
@@ -68,8 +71,9 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
     """Raise a problem unless shape and dtype describe a matrix of real numbers within the limits."""
     if dtype.kind not in _NUMBERS:
-        remedy = "Send real numbers: convert with .astype(float). Objects are never unpickled."
-        raise refuse("unsupported-dtype", 422, f"The array is of dtype {dtype}.", remedy, dtype=str(dtype))
+        remedy = "Convert the array with .astype(float). Python objects are never unpickled."
+        detail = f"The array is of dtype {dtype}, not of real numbers."
+        raise refuse("unsupported-dtype", 422, detail, remedy, dtype=str(dtype))
     limits.check(shape)
 
 
@@ -78,8 +82,9 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) ->
     announced = math.prod(shape) * dtype.itemsize
     if received != announced:
         code = "truncated-npy" if received < announced else "malformed-npy"
-        detail = f"The header announces {announced:,} bytes of values (shape {shape}, {dtype}); {received:,} arrived."
-        remedy = "Send the whole file and nothing else."
+        detail = f"The header of the array announces {announced:,} bytes of values (shape {shape}, {dtype}), but "
+        detail += f"{received:,} bytes arrived."
+        remedy = "Send the whole file, and nothing after it."
         raise refuse(code, 422, detail, remedy, announced=announced, came=received)
 
 
@@ -100,13 +105,13 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise _malformed_array(str(error)) from None
     # numpy's parser accepts any int as a length, even True and -1.
     if not all(type(size) is int and 0 <= size < 2**62 for size in shape):
-        raise _malformed_array(f"shape {shape}")
+        raise _malformed_array(f"its header has the shape {shape}")
     return shape, fortran, dtype
 
 
 def _malformed_array(reason: str) -> ProblemError:
     remedy = "Save the array again as .npy, or the table as .csv."
-    return refuse("malformed-npy", 422, f"The body is not an npy file: {reason[:200]}.", remedy)
+    return refuse("malformed-npy", 422, f"The array cannot be read as npy: {reason[:200]}.", remedy)
 
 
 def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -132,9 +137,9 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk failed; EINVAL is a bad offset
             raise
-        reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
-        remedy = "Save the arrays again as .npz, with or without compression."
-        raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
+        reason = "a member begins beyond the end of the file" if isinstance(error, OSError) else str(error)[:200]
+        remedy = "Save the arrays again as .npz, with or without compression, and send the whole file."
+        raise refuse("malformed-npz", 422, f"The npz file cannot be read: {reason.rstrip('.')}.", remedy) from None
 
 
 def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -148,7 +153,8 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
         return _array(archive, members[name], kinds, expected_shape, may_be_empty=True)
 
     if members[HEAD_MEMBER].file_size > MAX_HEAD:
-        raise ValueError("the description of its columns is too long")
+        size = members[HEAD_MEMBER].file_size
+        raise ValueError(f"the description of the columns has {size:,} bytes; {MAX_HEAD:,} are allowed")
     table = unpack(array(HEAD_MEMBER, "u", -1).tobytes(), array, list(members), limits.check)
     return uploaded(read_table(table, roles, out, limits), "columns")
 
@@ -157,22 +163,27 @@ def _table(
     archive: zipfile.ZipFile, members: Members, file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 ) -> Table:
     roles.require_none(
-        "an npz file has arrays instead of columns.", "Choose the columns before saving it.", but=("labels", "colors")
+        "an npz file has arrays instead of columns.",
+        "Leave the option out, and choose the columns before you save the file.",
+        but=("labels", "colors"),
     )
     labels, colors = roles.labels or "labels", roles.colors or "colors"
     extras = {"names", "coordinates", "ids", labels, colors}
     for name in filter(None, (roles.labels, roles.colors)):
         if name not in members:
             raise refuse(
-                "no-such-column", 422, f"The file has no member {name!r}.", f"Use one of {', '.join(members)}."
+                "no-such-column",
+                422,
+                f"The npz file has no member {name!r}.",
+                f"Use one of its members, {', '.join(members)}.",
             )
     is_sparse = members.keys() >= _SPARSE
     extras |= {*_SPARSE, "format", "_is_array"} - {"data"} if is_sparse else set()
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
     if unknown := sorted(set(members) - extras - {data}):
-        detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
+        detail = f"The npz file has the member {unknown[0]!r}, which is not known; the data are in {data!r}."
         remedy = (
-            f"Remove it, or use it as {Way('labels', unknown[0])} or as {Way('colors', unknown[0])}; the known "
+            f"Remove that member, or use it with {Way('labels', unknown[0])} or {Way('colors', unknown[0])}; the known "
             "members are data, labels, colors, ids, coordinates and names."
         )
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
@@ -210,10 +221,14 @@ def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
     members: Members = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        if name in members or name == info.filename:
-            raise ValueError(f"its member {info.filename!r} is not an array, or is repeated")
-        if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise ValueError(f"its member {info.filename!r} is encrypted, or not deflated")
+        if name == info.filename:
+            raise ValueError(f"the member {info.filename!r} is not an array, because its name does not end in .npy")
+        if name in members:
+            raise ValueError(f"the member {info.filename!r} occurs several times")
+        if info.flag_bits & 1:
+            raise ValueError(f"the member {info.filename!r} is encrypted")
+        if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError(f"the member {info.filename!r} is compressed by a method other than deflate")
         members[name] = info
     check_inflated("The npz file", sum(info.file_size for info in members.values()), limits.inflated)
     return members
@@ -230,7 +245,8 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
                 matrices.append(name)
     if len(matrices) == 1:
         return matrices[0]
-    detail = f"No member is named data, and {len(matrices)} of the members ({', '.join(members)}) are matrices."
+    detail = f"No member of the npz file is named data, and {len(matrices)} of its members ({', '.join(members)}) are "
+    detail += "matrices, so that it is not clear which are the data."
     remedy = "Save the points under the name data."
     raise refuse("no-data-member", 422, detail, remedy, members=list(members)[:20])
 
@@ -259,10 +275,11 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
     try:
         matrix = scipy.sparse.load_npz(file)
     except (KeyError, AttributeError) as error:  # a member is missing, or the member `format` is not text
-        raise ValueError(f"its sparse matrix is inconsistent: {error}") from None
+        raise ValueError(f"the sparse matrix is inconsistent ({error})") from None
     if matrix.format not in {"csr", "csc"}:
-        detail = f"The sparse matrix is in the format {matrix.format}."
-        raise refuse("invalid-member", 422, detail, "Save the matrix by rows (CSR).", member="format.npy")
+        detail = f"The sparse matrix is in the format {matrix.format}; CSR and CSC are read."
+        remedy = "Convert the matrix with .tocsr() before saving it."
+        raise refuse("invalid-member", 422, detail, remedy, member="format.npy")
     matrix.check_format(full_check=True)
     require_lossless(matrix, "the sparse matrix")
     out.truncate(math.prod(shape) * dtype.itemsize)
@@ -279,14 +296,17 @@ def _array(
         actual, fortran, dtype = read_header(stream)
         is_empty = 0 in actual and not may_be_empty
         if not dtype.itemsize or dtype.kind not in kinds or is_empty or actual != shape:
-            detail = f"The member {info.filename!r} has shape {actual} and dtype {dtype}."
-            remedy = f"Write it with shape {shape}, of numbers{' or text' if 'U' in kinds else ''}."
+            content = "text" if kinds == "U" else f"numbers{' or text' if 'U' in kinds else ''}"
+            detail = f"The member {info.filename!r} has shape {actual} and dtype {dtype}; it needs shape {shape} and "
+            detail += f"{content}."
+            remedy = f"Save that member as an array of {content} of shape {shape}."
             raise refuse("invalid-member", 422, detail, remedy, member=info.filename)
         check_length(actual, dtype, info.file_size - stream.tell())
         flat = np.frombuffer(stream.read(), dtype)
         if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
             detail = f"The texts of the member {info.filename!r} have characters beyond Unicode (above U+10FFFF)."
-            raise refuse("invalid-label", 422, detail, "Create this array again from strings.", member=info.filename)
+            remedy = "The array may be damaged: create it again from strings."
+            raise refuse("invalid-label", 422, detail, remedy, member=info.filename)
     return flat.reshape(actual, order="F" if fortran else "C")
 
 
@@ -302,6 +322,10 @@ def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, 
         return label_array(array.tolist())  # NaN is a missing label
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1
-        detail = f"The member {info.filename!r} has a value in row {row} that is not finite."
-        raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row from every member.", row=row)
+        detail = (
+            f"The member {info.filename!r} has {len(bad):,} values that are not finite; the first is in row {row}, "
+        )
+        detail += "counted from 1."
+        remedy = "Fill these values in, or remove their rows from every member."
+        raise refuse("not-finite", 422, detail, remedy, row=row)
     return numbers

@@ -69,16 +69,17 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         book = CalamineWorkbook.from_filelike(file)
         names = book.sheet_names
         if not names:
-            raise refuse("empty-data", 422, "The workbook has no sheet.", "Send a workbook with a sheet of rows.")
+            raise refuse("empty-data", 422, "The workbook has no sheets.", "Send a workbook with a sheet of rows.")
         if sheet is not None and sheet not in names:
             detail = f"The workbook has no sheet {sheet[:100]!r}."
-            raise refuse("no-such-sheet", 422, detail, f"Use {_ways(names)}.")
+            raise refuse("no-such-sheet", 422, detail, f"Use one of its sheets: {_ways(names)}.")
         name = names[0] if sheet is None else sheet
         rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
     # python-calamine and the zipfile module raise these errors.
     except (CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError) as error:
-        remedy = "Save it again as .xlsx, without a password, or as CSV UTF-8."
-        raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
+        remedy = "Save the workbook again as .xlsx, without a password, or the sheet as CSV UTF-8."
+        detail = f"The body cannot be read as an Excel workbook: {str(error)[:200]}."
+        raise refuse("malformed-xlsx", 422, detail, remedy) from None
     if not rows:
         others = [other for other in names if other != name]
         remedy = f"Read another sheet with {_ways(others)}." if others else "Send a workbook whose sheet has rows."

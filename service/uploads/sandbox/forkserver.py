@@ -194,7 +194,7 @@ def _map_array(file: IO[bytes], location: dict[str, Any]) -> Array:
         raise ValueError(f"unexpected array of {dtype} and shape {shape}")
     room = os.fstat(file.fileno()).st_size - math.prod(shape) * dtype.itemsize
     if type(offset) is not int or not 0 <= offset <= room:
-        raise ValueError("an array is not within its file")
+        raise ValueError(f"an array at byte {offset} with shape {shape} and dtype {dtype} goes beyond its file")
     return np.memmap(file, dtype, "r", offset, shape, "F" if location["order"] == "F" else "C")
 
 

@@ -146,7 +146,7 @@ class ReaderProcesses:
         """
         async with self._slots.reserve(tenant, size) as has_reader:
             if not has_reader:
-                detail = f"All {self._budget.readers} readers were busy for {SECONDS:g} s."
+                detail = f"All {self._budget.readers} processes that read uploads were busy for {SECONDS:g} s."
                 remedy = (
                     "Try again later, or ask the administrator to raise GLLE_API_PROCESSES or the memory of the API."
                 )
@@ -210,8 +210,8 @@ class ReaderProcesses:
             return RuntimeError(f"Unexpected error in a reader:\n{stderr}")
         log.warning("The reader of %s ended with %s after %.1f s: %r", kind, end, ended.seconds, stderr[:200])
         if name in {"SIGXCPU", "SIGALRM"}:
-            limits = f"{CPU_SECONDS} s of processor time, or {SECONDS:g} s of wall time"
-            remedy = "Send fewer rows or columns, or npy."
+            limits = f"{CPU_SECONDS} s of processor time, or {SECONDS:g} s in all"
+            remedy = "Send fewer rows or columns, or an npy file, which is read faster."
             detail = f"Reading the body takes more than {limits}."
             return refuse("reader-timeout", 422, detail, remedy, cpu=CPU_SECONDS, seconds=SECONDS)
         if code == forkserver.NO_MEMORY or name == "SIGKILL" or BAD_ALLOC in stderr:

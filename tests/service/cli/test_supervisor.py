@@ -104,7 +104,7 @@ def test_a_process_that_cannot_start_stops_the_head(settings: Settings, monkeypa
     try:
         with listen("127.0.0.1", 0) as sock:
             head = ServeHead(settings, sock, lambda _: CANNOT_START)
-            with pytest.raises(StartError, match="cannot start"):
+            with pytest.raises(StartError, match="ended while it started"):
                 head.run()
     finally:
         for signum, handler in handlers.items():

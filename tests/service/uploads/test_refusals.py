@@ -284,7 +284,7 @@ def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes
     assert "with ?ignore=kind&ignore=when, or" in problem.to_dict()["remedy"]
     assert problem.to_dict()["remedy"].endswith("with ?one_hot=kind and ?ignore=when.")
     assert refusal(write(frame(when=DURATIONS)), media).details["options"] == {"ignore": ["when"]}
-    assert "which are numbers or dates" in refusal(write(frame(when=DURATIONS)), media, colors="when").detail
+    assert "have to be numbers or dates" in refusal(write(frame(when=DURATIONS)), media, colors="when").detail
 
 
 @pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW, "zstd", "lz4"])

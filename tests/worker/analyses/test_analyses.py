@@ -185,7 +185,7 @@ def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypa
 
 def test_result_that_is_not_finite_is_refused() -> None:
     """NaN is accepted only in the array in which it has a meaning."""
-    with pytest.raises(ProblemError, match="array 'data' of the reconstructions result is not finite"):
+    with pytest.raises(ProblemError, match="array 'data' of the result \\(reconstructions\\) has NaN or infinite"):
         context.require_finite("reconstructions", Entry({}, {"data": np.array([np.inf])}))
     with pytest.raises(ProblemError, match="spread"):
         context.require_finite("summary", Entry({}, {"spread": np.array([np.nan])}), SUMMARY.may_be_nan)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
         ("sentinel://a:26379/main/0", "GLLE_CACHE_URL is not a Redis URL"),
         ("redis://a:1?no_such=1", "no_such"),
         ("redis://:p@a:1/abc", "'abc' is not a number"),
-        ("redis://:1/abc@a:1/0", "its login has a character reserved"),
+        ("redis://:1/abc@a:1/0", "the password or user name has a character reserved"),
         ("redis://a?health_check_interval=often", "health_check_interval"),
-        ("rediss://a:1?ssl_ca_certs=/nowhere/ca.pem", "ssl_ca_certs=/nowhere/ca.pem cannot be read"),
+        ("rediss://a:1?ssl_ca_certs=/nowhere/ca.pem", "file /nowhere/ca.pem of ssl_ca_certs= cannot be read"),
     ],
 )
 def test_an_invalid_url_is_refused_at_start(url: str, message: str) -> None:
@@ -48,7 +48,7 @@ def test_the_queue_may_ask_for_replicas() -> None:
     url = "redis://h/0?replicas=1&client_name=x"
     assert clients._parse(url, "GLLE_REDIS_URL") == ("redis://h/0?client_name=x", 1)
     connect_queue(Settings(redis_url=url)).close()
-    with pytest.raises(SettingsError, match="GLLE_CACHE_URL cannot have replicas"):
+    with pytest.raises(SettingsError, match="GLLE_CACHE_URL has the parameter replicas"):
         connect_cache(Settings(cache_url=url))
     with pytest.raises(SettingsError, match="must be a number"):
         connect_queue(Settings(redis_url="redis://h?replicas=many"))

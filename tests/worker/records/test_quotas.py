@@ -66,5 +66,5 @@ def test_quotas_of_a_tenant_override_the_default() -> None:
 )
 def test_an_invalid_quota_prevents_the_start(text: str) -> None:
     """No entry that cannot be read is ignored; the message shows the syntax."""
-    with pytest.raises(SettingsError, match=r"GLLE_QUOTAS: .* cannot be read\. Write \*="):
+    with pytest.raises(SettingsError, match=r"of GLLE_QUOTAS is not valid\. Write, for example, \*="):
         Quotas(Settings(quotas=text))

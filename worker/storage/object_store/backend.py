@@ -91,7 +91,7 @@ class Bucket:
         self.is_local = url.startswith(_LOCAL)
         self._store: Store | None = None if self.is_local else _open(url, timedelta(seconds=seconds), retries)
         if self.is_local and not self._root.is_absolute():
-            raise SettingsError("GLLE_STORE_URL has a relative folder: use file:/// and an absolute path.")
+            raise SettingsError(f"GLLE_STORE_URL={url} names a relative folder. Use file:/// and an absolute path.")
 
     def local_path(self, path: str) -> Path:
         """Return the path of the file with an object; the store must be a folder."""
@@ -225,10 +225,14 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
     """Return obstore's store for a URL, with credentials from environment variables; raises `SettingsError`."""
     parts = urlsplit(url)
     if parts.password is not None:
-        raise SettingsError("GLLE_STORE_URL has a password: set the environment variables of the store instead.")
+        raise SettingsError(
+            "GLLE_STORE_URL has a password, which logs and process lists may show. Set the environment variables of "
+            "the store instead, such as AWS_SECRET_ACCESS_KEY."
+        )
     if parts.scheme not in _SCHEMES:
         raise SettingsError(
-            f"GLLE_STORE_URL begins with {parts.scheme}: use file:///folder, s3://bucket, gs://bucket or az://container."
+            f"GLLE_STORE_URL has the scheme {parts.scheme!r}, which is not the scheme of a known store. Use "
+            "file:///folder, s3://bucket, gs://bucket or az://container."
         )
     try:
         return from_url(
@@ -240,8 +244,10 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
             retry_config={"max_retries": retries, "retry_timeout": seconds},
         )
     except (ValueError, BaseError) as error:
-        reason = str(error).partition("\n")[0].replace(url, "it")
-        raise SettingsError(f"GLLE_STORE_URL: {reason}. See docs/how-to/storage.md.") from None
+        reason = str(error).partition("\n")[0].replace(url, "the URL").rstrip(".")
+        raise SettingsError(
+            f"The store of GLLE_STORE_URL cannot be opened ({reason}). docs/how-to/storage.md has examples."
+        ) from None
 
 
 def _explain(error: Exception) -> tuple[str, str]:

@@ -111,7 +111,7 @@ class LocalCopies:
                 detail = "The disk has no space left for the local copy of a stored file."
                 raise refuse("storage-full", 507, detail, _REMEDY) from error
             if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
-                detail = f"{self._folder} cannot be written: {error.strerror}."
+                detail = f"The folder {self._folder} cannot be written: {error.strerror}."
                 raise refuse("data-folder-read-only", 503, detail, _WRITABLE) from error
             raise
         return path

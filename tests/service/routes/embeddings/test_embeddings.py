@@ -331,7 +331,7 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     check_problem(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
     lines = (other[1], {"method": "lle", "parameters": {"n_components": 1}})
     refused = check_problem(compare(client, sheet, *lines, align="truth", truth=sheet), 422, "invalid-parameter")
-    assert refused["detail"] == '"align": "truth" needs equal dimensions; they are 1, 2.'
+    assert refused["detail"] == '"align": "truth" needs embeddings of equal dimensions, but they have 1, 2 dimensions.'
     assert compare(client, sheet, *lines, align="first", truth=sheet).status_code in {200, 202}
     check_problem(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
 
