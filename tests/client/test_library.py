@@ -145,7 +145,7 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
-        (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
+        (lambda: glle.embed(X, "pca", labels=["a"]), f"array of {N} labels, one for each"),
         (lambda: glle.embed(X, THREE), "3 is not the name of a method"),
         (lambda: glle.datasets.make(THREE, 9), "is not the name of a synthetic data set"),
         (lambda: glle.compare(X, ["pca"], n_neighbors=3), "Did you mean score_neighbors"),  # type: ignore[call-arg]
