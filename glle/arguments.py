@@ -13,8 +13,9 @@ from glle_engine.methods import method as method_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_TRIPLES = 4000  # triples of points for which the triangle inequality is checked
-_MOSTLY = 0.95  # a matrix counts as distances if at least this share of the triples satisfies the triangle inequality
+_MAX_CHECKED_TRIPLES = 4000  # the triangle inequality is checked for at most this many random triples of points
+# A matrix counts as distances if at least this share of the triples satisfies the triangle inequality.
+_MIN_SHARE_OF_METRIC_TRIPLES = 0.95
 
 
 def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dict[str, Any]:
@@ -56,8 +57,8 @@ def looks_like_distances(X: Any) -> bool:
         return False
     if not np.allclose(X, X.T, rtol=1e-6):
         return False
-    i, j, k = np.random.default_rng(0).integers(0, len(X), (3, _TRIPLES))
-    return bool(np.mean(X[i, j] <= 1.000001 * (X[i, k] + X[k, j])) >= _MOSTLY)
+    i, j, k = np.random.default_rng(0).integers(0, len(X), (3, _MAX_CHECKED_TRIPLES))
+    return bool(np.mean(X[i, j] <= 1.000001 * (X[i, k] + X[k, j])) >= _MIN_SHARE_OF_METRIC_TRIPLES)
 
 
 def require_features(X: Any, metric: Any, remedy: str, name: str = "metric") -> None:

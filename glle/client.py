@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 URL = "http://127.0.0.1:8000"
-TIMEOUT = 120.0  # seconds
+DEFAULT_TIMEOUT_SECONDS = 120.0  # a call waits this long for its job, unless the caller gives a `timeout`
 
 DatasetT = TypeVar("DatasetT")
 PosteriorT = TypeVar("PosteriorT")
@@ -82,7 +82,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         *,
         progress: bool | Bars | None = None,
         retries: Retries | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
         transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
         url, key = url or os.environ.get("GLLE_URL") or URL, key or os.environ.get("GLLE_KEY") or None

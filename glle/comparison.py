@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Metric, Standardize
     from glle_engine.base.texts import Note
 
-PANEL = 3.2  # width and height of one map in a plot of all maps, in inches
-COLUMNS = 4  # maps in a row of that plot
+PANEL_INCHES = 3.2  # width and height of each map in a plot of all maps
+PANELS_PER_ROW = 4  # number of maps in a row of a plot of all maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +126,9 @@ class Comparison:
         from glle_engine.base.pictures.plotting import plot  # noqa: PLC0415 # loaded when something is drawn
 
         count = max(len(self.embeddings), 1)
-        columns = min(COLUMNS, count)
+        columns = min(PANELS_PER_ROW, count)
         lines = math.ceil(count / columns)
-        figure = Figure(figsize=(PANEL * columns, PANEL * lines), layout="constrained")
+        figure = Figure(figsize=(PANEL_INCHES * columns, PANEL_INCHES * lines), layout="constrained")
         colors = self.labels if labels is None else labels
         for number, (label, Y) in enumerate(self.embeddings.items(), start=1):
             axes = figure.add_subplot(lines, columns, number)

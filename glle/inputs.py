@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from glle.transport.calls import Array
 
 _PIECE_BYTES = 2**20
-_ALIKE = 0.72  # similarity of a misspelled name; no parameter of a method is this similar to an option of the data
+# An unknown option counts as misspelled if it is at least this similar to a known one; no parameter of a method is.
+_MIN_NAME_SIMILARITY = 0.72
 _ARROW = "application/vnd.apache.arrow.stream"
 
 MEDIA_TYPES = {
@@ -96,7 +97,7 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
     service checks all other names.
     """
     for name in options.keys() - known.__annotations__.keys():
-        if near := get_close_matches(name, known.__annotations__, 1, _ALIKE):
+        if near := get_close_matches(name, known.__annotations__, 1, _MIN_NAME_SIMILARITY):
             raise ValueError(f"There is no option {name}=. Did you mean {near[0]}=?")
     data: Any = {name: value for name, value in options.items() if name in DataOptions.__annotations__}
     return data, {name: value for name, value in options.items() if name not in data}

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_OF_TABLE = ("labels", "colors", "ids")  # arrays of a table that are saved with a posterior
+_TABLE_ARRAYS = ("labels", "colors", "ids")  # names of the arrays of a table that are saved with a posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (
     "An audit needs features. If it is such a matrix, audit coordinates with these distances: "
@@ -263,7 +263,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that `save` writes, by name, with the labels, colors, ids and index of the table."""
-        beside = {name: getattr(self, name) for name in _OF_TABLE}
+        beside = {name: getattr(self, name) for name in _TABLE_ARRAYS}
         if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
         return {**super().arrays(), **{name: array for name, array in beside.items() if array is not None}}
@@ -271,7 +271,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the posterior that had this `head()` and these `arrays()`; files of `glle_engine` lack a table."""
-        beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
+        beside: Any = {name: arrays.get(name) for name in (*_TABLE_ARRAYS, "index")}
         table = {"names": None, "options": {}, **head.get("table", {})}
         if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
             raise inconsistent("the names of the features, or the options of the table, are missing or of a wrong type")

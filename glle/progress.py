@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from glle.types import ProgressOut
 
-DELAY_SECONDS = 2.0  # a computation in this process shows its progress after this time
+DELAY_SECONDS = 2.0  # a computation in this process shows its progress only if it takes longer than this
 _REDRAW_SECONDS = 0.1
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
-_EXCERPT = 200  # characters that a message shows of a response that is not problem+json
+_MAX_EXCERPT_CHARACTERS = 200  # a message quotes at most this many characters of a response that is not problem+json
 
 
 class GlleServiceError(Exception):
@@ -98,7 +98,7 @@ def reply_error(reply: Reply) -> GlleServiceError:
     except (ValueError, TypeError, KeyError):
         text = reply.body.decode(errors="replace").strip() if isinstance(reply.body, bytes) else ""
         phrase = http.HTTPStatus(reply.status).phrase if reply.status in set(http.HTTPStatus) else "Unknown status"
-        detail = f"{reply.status} {phrase}: {text[:_EXCERPT] or 'an empty body'}"
+        detail = f"{reply.status} {phrase}: {text[:_MAX_EXCERPT_CHARACTERS] or 'an empty body'}"
         remedy = "Check that a glle service listens at the URL, and that no proxy answers in its place."
         return problem_error(_problem("about:blank", phrase, detail, remedy, status=reply.status), request_id)
 

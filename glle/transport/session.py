@@ -33,7 +33,7 @@ _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds of a poll for a job; the shorter one keeps the progress line moving
 _IMMEDIATE_SECONDS = 0.05  # if a poll is answered sooner, the service did not wait for the end of the job
 _MEGABYTE = 10**6
-_SHOWN_BYTES = 8 * _MEGABYTE  # an upload shows its progress once this many bytes are sent
+_MIN_BYTES_FOR_PROGRESS = 8 * _MEGABYTE  # an upload shows its progress once this many bytes are sent
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
@@ -265,7 +265,7 @@ def _counted(body: Body, show: Callable[[ProgressOut], None]) -> Iterator[bytes]
     for piece in body.pieces():
         yield piece
         sent += len(piece)
-        if sent >= _SHOWN_BYTES:
+        if sent >= _MIN_BYTES_FOR_PROGRESS:
             show({"done": sent // _MEGABYTE, "total": total, "stage": "megabytes", "eta": None})
 
 

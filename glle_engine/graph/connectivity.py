@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000
-_EQUAL = 2.0**-46  # relative to the largest coordinate; smaller distances are rounding errors
+# Two points are equal if their distance is at most this share of the largest coordinate.
+_MAX_RELATIVE_ROUNDING = 2.0**-46
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
@@ -97,7 +98,7 @@ def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[n
     first, group = np.arange(len(X)), np.arange(len(X))
     while len(first) > 1:
         nearest, distances = kneighbors(X[first], 1)
-        is_equal = distances[:, 0] <= _EQUAL * np.abs(X).max()
+        is_equal = distances[:, 0] <= _MAX_RELATIVE_ROUNDING * np.abs(X).max()
         if not is_equal.any():
             break
         label = components(np.where(is_equal[:, None], nearest, np.arange(len(first), dtype=np.int32)[:, None]))

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
-LINKS = 24  # M, the number of links of a point in the hierarchical navigable small world
+LINKS_PER_POINT = 24  # M, the number of links of a point in the hierarchical navigable small world of faiss
 EF_CONSTRUCTION = 200
 EF_SEARCH = 96
-RECALL_POINTS = 500  # points that are also searched exactly, for the recall
+RECALL_POINTS = 500  # the recall of the approximate search is estimated by an exact search for this many points
 _SLACK = 4
 _FLOAT32_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
 _BLOCK_POINTS = 2048
@@ -50,8 +50,8 @@ _BLOCK_POINTS = 2048
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for each pair of points of the exact search
 _WALK, _WALK_FEATURE = 8e-5, 4e-7  # for each point of the approximate search by faiss
 LOW_RECALL = 0.99
-MINUTE = 60.0  # a note suggests the approximate search if an exact search of all pairs takes more seconds
-FEW_FEATURES = 15  # with at most this many features, a tree compares few pairs
+SUGGESTION_SECONDS = 60.0  # a note suggests the approximate search if the exact search of all pairs takes longer
+MAX_TREE_FEATURES = 15  # with at most this many features, a tree compares only few pairs of points
 # Measured in docs/explanation/neighbors.md.
 EXPECTED_RECALL = ".99 or more of the neighbors, .93 for noise in 64 dimensions"
 
@@ -171,7 +171,7 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
         exact, approximate = all_pairs_seconds(n, d), approximate_seconds(n, d)
-        if d <= FEW_FEATURES or exact <= MINUTE or approximate >= exact:
+        if d <= MAX_TREE_FEATURES or exact <= SUGGESTION_SECONDS or approximate >= exact:
             return []
         return [
             Note(
@@ -256,7 +256,7 @@ def approximate_kneighbors(
     if len(first) <= reach:
         return nearest_rows(X, X, np.arange(n), k, on_progress)
     places = _in_float32(X[first])
-    graph = faiss.IndexHNSWFlat(d, LINKS)
+    graph = faiss.IndexHNSWFlat(d, LINKS_PER_POINT)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
     with _one_thread(faiss):
         for block in blocks(len(first), _BLOCK_POINTS, "neighbors"):

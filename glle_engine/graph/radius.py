@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-MAX_CANDIDATES = 1 << 25  # candidate pairs of all points together
+# A radius is refused if more pairs of a point and a possible neighbor would have to be stored.
+MAX_CANDIDATE_PAIRS = 1 << 25
 _BRIDGE = f"join the components by their shortest distances with {Way('disconnected', 'bridge')}"
 BRIDGE_INSTEAD = f"Or {_BRIDGE}, or embed each component as a separate data set."
 _FIRST = 16
@@ -141,7 +142,7 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     n, k = len(X), min(_FIRST, len(X) - 1)
     nearest, distances = kneighbors(X, k, on_progress)
     while k < n - 1 and (distances[:, -1] <= radius).any():
-        if 2 * k * n > MAX_CANDIDATES:
+        if 2 * k * n > MAX_CANDIDATE_PAIRS:
             raise InvalidParameterError(
                 f"With {Way('radius', radius)} the neighbor graph is too large: more than {k} of {n:,} points are "
                 "within the radius of a single point.",

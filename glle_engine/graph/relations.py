@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-ROUNDING = 1e-7  # rounding error of a distance, as the root of a difference of squares, relative to the largest one
-NEGATIVE = 1e-10  # smaller negative eigenvalues of a Gram matrix are rounding errors (relative to the largest)
+# Rounding error of a distance, as the root of a difference of squares, relative to the largest distance.
+DISTANCE_ROUNDING = 1e-7
+# Negative eigenvalues of a Gram matrix up to this share of the largest one are rounding errors.
+EIGENVALUE_ROUNDING = 1e-10
 _BLOCK_ENTRIES = 1 << 22
-_RESIDUAL = 2.0**-46  # smaller squared residuals are rounding errors (relative to the largest squared distance)
+_RESIDUAL_ROUNDING = 2.0**-46  # squared residuals up to this share of the largest squared distance are rounding errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,7 @@ class Distances:
         """
         gram = self._gram_matrices(rows, neighbors)
         values, vectors = dense.eigh(gram)
-        bent = values[:, 0] < -NEGATIVE * np.abs(values).max(axis=1)
+        bent = values[:, 0] < -EIGENVALUE_ROUNDING * np.abs(values).max(axis=1)
         if bent.any():
             roots = vectors[bent] * np.sqrt(np.maximum(values[bent], 0.0))[:, None, :]
             gram[bent] = dense.gram(np.ascontiguousarray(roots))
@@ -118,7 +120,7 @@ class Distances:
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
         for rows in blocks(len(neighbors), size, "diagnostics"):
             values = dense.eigvalsh(self._gram_matrices(rows, neighbors[rows]))
-            count += int((values[:, 0] < -ROUNDING * np.abs(values).max(axis=1)).sum())
+            count += int((values[:, 0] < -DISTANCE_ROUNDING * np.abs(values).max(axis=1)).sum())
             total = np.abs(values).sum(axis=1)
             share = -np.minimum(values, 0.0).sum(axis=1) / np.where(total > 0, total, 1.0)
             largest = max(largest, float(share.max(initial=0.0)))
@@ -139,7 +141,9 @@ class Distances:
             products = V @ halves.T  # (n, r)
             total += float(products[np.arange(rows.start, rows.start + len(halves)), np.arange(len(halves))].sum())
             squares += float((products * products).sum())
-        return float(np.clip(total * total / squares, 1.0, n)) if total > _RESIDUAL * n and squares > 0 else 0.0
+        return (
+            float(np.clip(total * total / squares, 1.0, n)) if total > _RESIDUAL_ROUNDING * n and squares > 0 else 0.0
+        )
 
     def ranks_beyond(
         self, rows: NDArray[np.intp], neighbors: NDArray[np.int32], k: int, equal: float
@@ -225,7 +229,7 @@ def symmetric(matrix: Any, name: str) -> Any:
         calls entries by `name`, such as "weight".
 
     """
-    rows, columns = (abs(matrix - matrix.T) > ROUNDING * float(abs(matrix).max())).nonzero()
+    rows, columns = (abs(matrix - matrix.T) > DISTANCE_ROUNDING * float(abs(matrix).max())).nonzero()
     if len(rows):
         row, column = int(rows[0]), int(columns[0])
         raise InvalidParameterError(
@@ -251,7 +255,7 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     require_square(*D.shape)
     evened: NDArray[np.float64] = symmetric(D, "dissimilarity")
-    tolerance = ROUNDING * float(D.max())
+    tolerance = DISTANCE_ROUNDING * float(D.max())
     checks = (
         (-tolerance > D, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
         (np.diag(np.diag(D) > tolerance), "is on the diagonal and not 0", "Set the diagonal to 0."),

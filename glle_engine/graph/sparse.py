@@ -25,7 +25,7 @@ from glle_engine.base.space import flat_row
 from glle_engine.base.texts import Way
 from glle_engine.base.validation import DENSE, unresolved_neighbors
 from glle_engine.linalg.distances import ranks_of
-from glle_engine.linalg.nearest.distance_kernels import TIED
+from glle_engine.linalg.nearest.distance_kernels import TIE_TOLERANCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 METRICS = ("euclidean", "cosine", "correlation")
 _EPSILON = float(np.finfo(np.float64).eps)
-_BLOCK_ENTRIES = 1 << 21  # products or differences in memory at a time
+_BLOCK_ENTRIES = 1 << 21  # inner products and differences are computed in blocks of this many entries, to limit memory
 _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
@@ -133,7 +133,7 @@ class SparsePoints:
             off = error * about
             about -= 2 * self._products(some)
             about[of_rows == excluded[block][:, None]] = np.inf
-            reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIED)
+            reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIE_TOLERANCE)
             item, near = np.nonzero(about - off <= reach[:, None])
             apart = self._apart(some, item, near)
             order = np.lexsort((near, ranks_of(apart), item))

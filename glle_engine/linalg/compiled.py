@@ -45,8 +45,8 @@ R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
 _AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # a processor with these has all of x86-64-v3
 _IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-_DIGEST_DIGITS = 16  # hexadecimal digits of a digest
-_DAYS = 30  # compiled code that was not used for this time is deleted
+_DIGEST_DIGITS = 16  # a digest is cut to this many hexadecimal digits
+_MAX_UNUSED_DAYS = 30  # compiled code that was not used for this many days is deleted
 
 if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set, and the engine runs only compiled. Unset NUMBA_DISABLE_JIT.")
@@ -196,7 +196,7 @@ def _locks() -> IO[bytes]:
     """Open the file whose bytes serve as locks, one for each function; delete compiled code not used for 30 days."""
     _CACHE.mkdir(parents=True, exist_ok=True)
     for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGEST_DIGITS):
-        if folder.stat().st_mtime < time.time() - _DAYS * 86400:
+        if folder.stat().st_mtime < time.time() - _MAX_UNUSED_DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
     return Path(_CACHE, "locks").open("ab")
 

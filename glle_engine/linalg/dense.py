@@ -15,7 +15,7 @@ from glle_engine.linalg import dense_kernels as kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DECIMAL_DIGITS = 40  # digits of intermediate decimal results; a double has 17
+_DECIMAL_DIGITS = 40  # intermediate decimal results have this many digits; a double has 17
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 TAG = (0, 0, 0, 0)  # its length is the number of doubles in a vector, the same on every processor
 _CACHED_ROWS = 256  # this many rows of both factors stay in the L1 cache
-_JACOBI_SWEEPS = 60  # most sweeps over all pairs of columns
+_MAX_JACOBI_SWEEPS = 60  # the iteration ends after at most this many sweeps over all pairs of columns
 _EPSILON = float(np.finfo(np.float64).eps)
-_TINY = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
+_NEGLIGIBLE_SQUARE = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
 _QL_SWEEPS = 50
 
 
@@ -276,7 +276,7 @@ def _tridiagonalize(
         for i in range(j + 2, k):
             square += work[i, j] * work[i, j]
         off[j] = work[j + 1, j]
-        if square <= _TINY:
+        if square <= _NEGLIGIBLE_SQUARE:
             for i in range(j + 1, k):
                 work[i, j] = 0.0
             continue
@@ -310,7 +310,7 @@ def _tridiagonalize(
         off[k - 2] = work[k - 1, k - 2]
     off[k - 1] = 0.0
     for i in range(k - 1):
-        if off[i] * off[i] <= _TINY:
+        if off[i] * off[i] <= _NEGLIGIBLE_SQUARE:
             off[i] = 0.0
     for i in range(len(basis)):
         for j in range(k):
@@ -395,7 +395,7 @@ def _orthogonalize(column: NDArray[np.float64], basis: NDArray[np.float64]) -> b
         largest = max(largest, square)
     negligible = largest * _EPSILON * _EPSILON  # columns of a smaller squared length are rounding errors
     tolerance = _EPSILON * max(a, 4)  # a bound on the rounding error of the inner products
-    for _ in range(_JACOBI_SWEEPS):
+    for _ in range(_MAX_JACOBI_SWEEPS):
         rotated = False
         for p in range(b - 1):
             for q in range(p + 1, b):

@@ -21,9 +21,9 @@ from glle_engine.linalg.nearest.leaves import Leaves
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEW_POINTS = 60  # fewer points are compared with all rows, which is faster than building a tree
+MAX_POINTS_WITHOUT_TREE = 60  # fewer points are compared with all rows, which is faster than building a tree
 _BLOCK_ENTRIES = 1 << 20
-_LARGEST_EXPONENT = 300  # exponent of 2 up to which fourth powers of differences are normal numbers
+_MAX_EXPONENT = 300  # exponent of 2 up to which fourth powers of differences are normal numbers
 
 
 def power_of_two(extent: float) -> float:
@@ -40,8 +40,8 @@ def unit_of(X: NDArray[np.float64]) -> float:
     """
     extent = float(np.ptp(X, axis=0).max())
     largest = float(np.abs(X).max())
-    usual = extent >= 2.0**-_LARGEST_EXPONENT and largest <= 2.0**_LARGEST_EXPONENT
-    return 1.0 if usual or extent == 0 else power_of_two(max(extent, largest * 2.0**-_LARGEST_EXPONENT))
+    usual = extent >= 2.0**-_MAX_EXPONENT and largest <= 2.0**_MAX_EXPONENT
+    return 1.0 if usual or extent == 0 else power_of_two(max(extent, largest * 2.0**-_MAX_EXPONENT))
 
 
 def distances(
@@ -143,7 +143,7 @@ def nearest_rows(
         scaled = data / unit
         data, points = scaled, scaled if points is data else points / unit
     indices, nearest = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-    if len(points) < FEW_POINTS:
+    if len(points) < MAX_POINTS_WITHOUT_TREE:
         for rows in blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors", on_progress):
             apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(excluded[rows]), 1)))
             apart[of_rows == excluded[rows][:, None]] = np.inf

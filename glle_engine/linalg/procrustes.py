@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 100
 CONSENSUS_TOLERANCE = 1e-10
-CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, which form 496 pairs
+MEDOID_CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, which form 496 pairs
 
 
 def _rotation(
@@ -146,7 +146,7 @@ def medoid(embeddings: NDArray[np.float64]) -> int:
 
     Of more than 32 `embeddings` (m, n, p), only 32 evenly spaced ones are compared.
     """
-    rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), CANDIDATES)).astype(int))
+    rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), MEDOID_CANDIDATES)).astype(int))
     apart = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         for j in range(i):

@@ -17,7 +17,8 @@ from glle_engine.linalg.dense import readable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MARGIN = 1 + 2.0**-48  # exceeds the rounding error of a squared distance
+# A squared distance is multiplied by this, which exceeds its rounding error, to get an upper bound.
+_ROUNDING_FACTOR = 1 + 2.0**-48
 
 
 def single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -54,7 +55,7 @@ def _spanning_tree(points: NDArray[np.float64], core: NDArray[np.float64], edges
             if total < square[slot]:
                 reach = max(np.sqrt(total), core[last], core[point])
                 if reach < length[slot]:
-                    length[slot], square[slot] = reach, reach * reach * _MARGIN
+                    length[slot], square[slot] = reach, reach * reach * _ROUNDING_FACTOR
             if length[slot] < shortest:
                 shortest, place = length[slot], slot
         edges[step, 0], edges[step, 1], edges[step, 2] = last, rest[place], shortest

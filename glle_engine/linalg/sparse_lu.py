@@ -17,7 +17,7 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SPACE = 24  # entries per column for which space is reserved at the start
+_INITIAL_ENTRIES_PER_COLUMN = 24  # space for this many entries per column is reserved at the start; it grows if needed
 
 
 class SparseLU(NamedTuple):
@@ -98,8 +98,11 @@ def _factorize(
     n = len(start) - 1
     pivots, place = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     lower_start, upper_start = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
-    lower_rows, upper_rows = np.empty(_SPACE * n, np.int32), np.empty(_SPACE * n, np.int32)
-    lower, upper = np.empty(_SPACE * n), np.empty(_SPACE * n)
+    lower_rows, upper_rows = (
+        np.empty(_INITIAL_ENTRIES_PER_COLUMN * n, np.int32),
+        np.empty(_INITIAL_ENTRIES_PER_COLUMN * n, np.int32),
+    )
+    lower, upper = np.empty(_INITIAL_ENTRIES_PER_COLUMN * n), np.empty(_INITIAL_ENTRIES_PER_COLUMN * n)
     x, mark = np.zeros(n), np.full(n, -1, np.int32)
     reach, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
     pruned = np.empty(n, np.int64)  # the depth-first search reads each column of L up to this entry

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LIKELIHOOD_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
 
-MAX_LIKELIHOOD_POINTS = 2000  # for 2,000 points, the score takes a minute or two, and five matrices of 32 MB
-_SEARCHED = 300  # ascents from all starts use a sample of this many points; only the best continues on all n points
+# More points are refused: for 2,000, the score takes a minute or two, and five matrices of 32 MB.
+MAX_LIKELIHOOD_POINTS = 2000
+# Ascents from all starts use a sample of this many points; only the best continues on all n points.
+_SEARCH_POINTS = 300
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200
 # Starts of the ascents: values of g for coordinates of unit variance, and of s as a share of the variance of the data.
@@ -191,7 +193,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         raise DegenerateDataError(
             "All points of the data are equal.", remedy="Check that the data were read as intended."
         )
-    rows = np.sort(np.random.default_rng(_SAMPLE_SEED).choice(n, min(n, _SEARCHED), replace=False))
+    rows = np.sort(np.random.default_rng(_SAMPLE_SEED).choice(n, min(n, _SEARCH_POINTS), replace=False))
     few = _Ascent(centered[rows], places[rows], scale)
     starts = [
         np.log([1 - noise, inverse_width, _BIAS, noise]) for inverse_width, noise in product(_INVERSE_WIDTHS, _NOISES)

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-CANDIDATES = (8, 10, 14, 18, 24, 31, 40)  # numbers of neighbors to try for up to `SAMPLE` points
-SAMPLE = 1500  # largest number of points that are embedded for each candidate
-COMPARED = 10  # number of nearest points of each point that an embedding should keep
+# Numbers of neighbors that are tried for up to `MAX_SAMPLE_POINTS` points.
+CANDIDATE_COUNTS = (8, 10, 14, 18, 24, 31, 40)
+MAX_SAMPLE_POINTS = 1500  # of more points, a random sample of this size is embedded for each candidate
+COMPARED_NEIGHBORS = 10  # a candidate is better the more of this many nearest points of each point its embedding keeps
 
 
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
@@ -107,9 +108,9 @@ class NeighborCount:
 
 def candidates_of(n: int) -> list[int]:
     """Return the numbers of neighbors to try for n points, ascending; none is more than half of n (or 2, if n < 4)."""
-    spread = math.sqrt(max(n / SAMPLE, 1.0))
+    spread = math.sqrt(max(n / MAX_SAMPLE_POINTS, 1.0))
     max_neighbors = max(n // 2, 2)
-    return [k for k in (round(k * spread) for k in CANDIDATES) if k <= max_neighbors] or [max_neighbors]
+    return [k for k in (round(k * spread) for k in CANDIDATE_COUNTS) if k <= max_neighbors] or [max_neighbors]
 
 
 def best_neighbor_count(
@@ -153,12 +154,12 @@ def best_neighbor_count(
         require_connected(X, nearest, instead=instead)
         possible = [candidates[-1]]
     spread, sampled = 1.0, None
-    if n > SAMPLE and len(possible) > 1:
-        rows = np.sort(generator(0, n).permutation(n)[:SAMPLE])
+    if n > MAX_SAMPLE_POINTS and len(possible) > 1:
+        rows = np.sort(generator(0, n).permutation(n)[:MAX_SAMPLE_POINTS])
         X = X.at(rows) if isinstance(X, Distances) else X[rows]
-        spread, sampled = math.sqrt(n / SAMPLE), SAMPLE
+        spread, sampled = math.sqrt(n / MAX_SAMPLE_POINTS), MAX_SAMPLE_POINTS
     sizes = {k: max(2, round(k / spread)) for k in possible}
-    compared = max(1, min(COMPARED, (len(X) - 1) // 2))
+    compared = max(1, min(COMPARED_NEIGHBORS, (len(X) - 1) // 2))
     if sampled or nearest.shape[1] < compared:
         nearest, _ = kneighbors(X, max(*sizes.values(), compared))
     kept: dict[int, float] = {}

@@ -13,12 +13,12 @@ import numpy as np
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
 from glle_engine.linalg.distances import distances
 from glle_engine.linalg.rank_correlation import rank_correlation
-from glle_engine.metrics.ranks import EXACT_POINTS, fixed_sample
+from glle_engine.metrics.ranks import MAX_POINTS_OF_ALL_PAIRS, fixed_sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TRIPLETS = 5  # random triplets for each point
+_TRIPLETS_PER_POINT = 5  # the triplet accuracy compares this many random triplets for each point
 _SEED = 0
 _MIN_POINTS = 3
 
@@ -93,7 +93,7 @@ def random_triplets(n: int) -> NDArray[np.int64]:
             remedy=f"Give at least {_MIN_POINTS} points.",
         )
     rng = np.random.default_rng(_SEED)
-    first = np.repeat(np.arange(n), _TRIPLETS)
+    first = np.repeat(np.arange(n), _TRIPLETS_PER_POINT)
     second, third = rng.integers(0, n - 1, len(first)), rng.integers(0, n - 2, len(first))
     third += third >= second
     return np.stack([first, second + (second >= first), third + (third >= first)], axis=1)
@@ -123,7 +123,7 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
         If all points have one label, or all labels are different.
 
     """
-    rows = fixed_sample(len(Y), EXACT_POINTS)
+    rows = fixed_sample(len(Y), MAX_POINTS_OF_ALL_PAIRS)
     names, of_points = np.unique(labels[rows], return_inverse=True)
     if not 1 < len(names) < len(rows):
         raise InvalidParameterError(
@@ -154,7 +154,7 @@ def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.f
 
     For more than 2,000 points, they are the distances between the points of a fixed sample.
     """
-    rows = fixed_sample(len(X), EXACT_POINTS)
+    rows = fixed_sample(len(X), MAX_POINTS_OF_ALL_PAIRS)
     above = np.triu_indices(len(rows), 1)
     return _distances_among(X, rows)[above], _distances_among(Y, rows)[above]
 

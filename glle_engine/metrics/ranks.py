@@ -19,7 +19,7 @@ from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_same_length
 from glle_engine.graph.connectivity import directed_graph, require_connected
-from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors
+from glle_engine.graph.neighbors import MAX_TREE_FEATURES, kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import counts_nearer, distances, nearest_rows, power_of_two, unit_of
 from glle_engine.linalg.procrustes import disparity
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
 _TREE_BLOCK_POINTS = 4096
-_EQUAL = 1e-12  # distances with a smaller relative difference count as equal
+_TIE_TOLERANCE = 1e-12  # distances with a smaller relative difference count as equal
 _BRUTE_BLOCK_ENTRIES = 1 << 23
-_FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
-EXACT_POINTS = 2000  # up to this n, the residual variance is over all pairs, which takes about three seconds
+# Up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points).
+_MAX_POINTS_WITHOUT_TREE = 4_000
+MAX_POINTS_OF_ALL_PAIRS = 2000  # scores of pairs use all pairs up to this n, in about three seconds, then a sample
 LANDMARKS = 400  # for larger n, the residual variance is over the pairs that include one of this many sampled points
 _SEED = 0
 _BLOCK_ENTRIES = 1 << 21
@@ -151,11 +152,11 @@ def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp],
     rounding does not decide about ranks.
     """
     if isinstance(X, Distances):
-        return X.ranks_beyond(rows, neighbors, k, _EQUAL)
+        return X.ranks_beyond(rows, neighbors, k, _TIE_TOLERANCE)
     X = np.ascontiguousarray(X, np.float64)
     unit = unit_of(X)
     X = X if unit == 1.0 else X / unit
-    has_tree = X.shape[1] <= FEW_FEATURES and len(X) > _FEW_POINTS
+    has_tree = X.shape[1] <= MAX_TREE_FEATURES and len(X) > _MAX_POINTS_WITHOUT_TREE
     count = _counted_by_tree if has_tree else _counted_by_products
     return count(X, neighbors, rows, k)
 
@@ -169,7 +170,7 @@ def _counted_by_tree(
     excess = np.zeros(len(rows))
     for block in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):
         center, near = X[rows[block]], neighbors[block]
-        closer = np.nextafter(distances(center, X, near) * (1 - _EQUAL), 0.0)
+        closer = np.nextafter(distances(center, X, near) * (1 - _TIE_TOLERANCE), 0.0)
         # A neighbor that is no farther away than the k-th nearest point has at most rank k, so it adds nothing.
         kth = tree.query(center, k + 1)[0][:, -1]
         far = closer > kth[:, None]
@@ -185,7 +186,7 @@ def _counted_by_products(
     excess = np.zeros(len(rows))
     for block in blocks(len(rows), max(1, _BRUTE_BLOCK_ENTRIES // len(X)), "ranks"):
         center = X[rows[block]]
-        closer = np.sort(distances(center, X, neighbors[block]) * (1 - _EQUAL), axis=1)
+        closer = np.sort(distances(center, X, neighbors[block]) * (1 - _TIE_TOLERANCE), axis=1)
         rank = 1 + counts_nearer(X, center, rows[block], closer)
         excess[block] = np.maximum(rank - k, 0).sum(axis=1)
     return excess
@@ -196,7 +197,7 @@ def fixed_sample(n: int, size: int) -> NDArray[np.intp]:
 
     The sample is random, but depends only on n and `size`.
     """
-    if n <= EXACT_POINTS:
+    if n <= MAX_POINTS_OF_ALL_PAIRS:
         return np.arange(n)
     return np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
 

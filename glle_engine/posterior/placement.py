@@ -36,7 +36,7 @@ from glle_engine.base.validation import (
 )
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
-from glle_engine.graph.relations import ROUNDING, Distances, checked_distances, coordinates
+from glle_engine.graph.relations import DISTANCE_ROUNDING, Distances, checked_distances, coordinates
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
@@ -180,7 +180,7 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
 
     `data` (n, n) are the distances between the training points.
     """
-    is_negative = points < -ROUNDING * data.max()
+    is_negative = points < -DISTANCE_ROUNDING * data.max()
     if is_negative.any():
         row, column = (int(i) for i in np.argwhere(is_negative)[0])
         raise InvalidParameterError(

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 TextKind = Literal["number", "bool", "date", "text"]
 
-SAMPLE_ROWS = 100  # the cells of the first rows decide the kind of a column
-MAX_CELL = 1000  # a text with more characters is not read as a number
+KIND_SAMPLE_ROWS = 100  # whether a column is text, numbers or dates is decided by this many first rows
+MAX_NUMBER_CHARACTERS = 1000  # a text with more characters is not read as a number
 MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
 """Cells that are missing values in columns of numbers and dates, in lower case."""
 BOOLEANS = {"true": True, "false": False}
@@ -54,7 +54,7 @@ def number_of(cell: str) -> float | None:
     except ValueError:
         return None
     is_word = not math.isfinite(value) and not any(map(str.isdigit, cell))
-    return None if is_word or "_" in cell or len(cell) > MAX_CELL else value
+    return None if is_word or "_" in cell or len(cell) > MAX_NUMBER_CHARACTERS else value
 
 
 def plain_number(cell: str, decimal: str) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 from glle_engine.base.arrays import EXACT, require_lossless
 from glle_engine.tables.cells import (
     BOOLEANS,
-    MAX_CELL,
-    SAMPLE_ROWS,
+    KIND_SAMPLE_ROWS,
+    MAX_NUMBER_CHARACTERS,
     date_text,
     is_missing,
     kind_of,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 Kind = Literal["number", "text", "date", "vector", "other"]
 """Kind of the values of a column; numbers include booleans."""
 
-_BLOCK_VALUES = 2**20  # values of a block: 8 MB
-_EXACT_FLOAT = 10**15  # every integer of 15 digits is an exact float64
+_BLOCK_VALUES = 2**20  # a column is converted in blocks of this many values, which take 8 MB
+_MAX_EXACT_INTEGER = 10**15  # every integer of up to 15 digits is exact in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +266,7 @@ def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         return None
-    if not (np.abs(values) < _EXACT_FLOAT).all() or max(map(len, cells), default=0) > MAX_CELL:
+    if not (np.abs(values) < _MAX_EXACT_INTEGER).all() or max(map(len, cells), default=0) > MAX_NUMBER_CHARACTERS:
         return None
     return None if "_" in "".join(cells) else values
 
@@ -296,7 +296,7 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
     If `kind` is date or bool, the texts are read as dates or truth values; numbers stay texts. By default the first
     texts decide the kind, and categories have the kind "text".
     """
-    kind = kind or ("text" if is_category else kind_of(texts[:SAMPLE_ROWS]))
+    kind = kind or ("text" if is_category else kind_of(texts[:KIND_SAMPLE_ROWS]))
     if kind in {"bool", "date"} and any(text is not None for text in texts):
         return cell_column(["" if text is None else text for text in texts], kind)
     values = object_array(texts)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEAD_MEMBER = "columns"
 """Name of the array with the kinds of the columns, as JSON. The names of column i's arrays begin with its number."""
-MAX_HEAD = 2**26  # bytes of the array `HEAD_MEMBER` that a service accepts
+MAX_HEAD_BYTES = 2**26  # a service refuses a longer array `HEAD_MEMBER`, which describes the columns
 
 
 def pack(table: WholeTable) -> dict[str, NDArray[Any]]:

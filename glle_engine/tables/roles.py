@@ -30,12 +30,14 @@ SINGLE = frozenset({"labels", "colors"})
 """Roles that only one column can have."""
 COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 """Roles that several columns can have."""
-MAX_PATTERNS = 100  # patterns in a request; each pattern is compared with every column name
-MAX_IDS = 10  # the values of this many columns of ids are stored; further columns of ids are ignored
-MAX_LISTED = 100  # column names that a problem lists; the roles of more than this many columns of texts are not guessed
-MAX_LABEL_WORDS = 100  # a column with more distinct words is not guessed to be the labels
-MIN_TEXTS = 10  # with fewer texts, the number of distinct ones says nothing about the column's role
-_DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
+MAX_PATTERNS = 100  # a request with more patterns is refused, because each pattern is compared with every column name
+MAX_ID_COLUMNS = 10  # the values of this many columns of ids are stored; further columns of ids are ignored
+# An error lists at most this many columns; with more columns of texts than this, their roles are not guessed.
+MAX_LISTED_COLUMNS = 100
+MAX_LABEL_CLASSES = 100  # a column with more distinct words is not guessed to be the labels
+MIN_TEXTS_FOR_GUESS = 10  # with fewer texts, the number of distinct ones says nothing about the role of a column
+# A column of texts is guessed to be ids if at least this share of the texts is distinct.
+_MIN_DISTINCT_SHARE_OF_IDS = 0.95
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
 _ID_NAME = re.compile(
@@ -180,7 +182,7 @@ class Layout:
         one_hot = set(self.roles["one_hot"])
         plain = [column for column in self.features if column not in one_hot]
         texts = [column for column in plain if kinds[column] == "text"]
-        excluded = set(texts) if len(texts) > MAX_LISTED else set()
+        excluded = set(texts) if len(texts) > MAX_LISTED_COLUMNS else set()
         guessed = [column for column in plain if column not in excluded]
         return [column for column in guessed if kinds[column] in {"text", "date"} or _is_id_name(self.names, column)]
 
@@ -295,8 +297,8 @@ class Layout:
     def notices(self) -> list[Note]:
         """Return the notices about guessed roles, and a notice if more columns of ids are named than are stored."""
         notices = list(self.guesses)
-        if (ids := len(self.roles["id"])) > MAX_IDS:
-            message = f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored."
+        if (ids := len(self.roles["id"])) > MAX_ID_COLUMNS:
+            message = f"Of {ids} columns of ids the values of the first {MAX_ID_COLUMNS} are stored."
             notices.append(Note("ids-not-stored", message))
         return notices
 
@@ -384,7 +386,10 @@ class ColumnProfile:
         """
         words = self._count_of_texts - self._gaps
         marked = self._marked + (self._flagged if self._plain else 0)
-        is_plain, is_marked = 2 * self._plain >= self._count_of_texts, words > 0 and marked >= _DISTINCT * words
+        is_plain, is_marked = (
+            2 * self._plain >= self._count_of_texts,
+            words > 0 and marked >= _MIN_DISTINCT_SHARE_OF_IDS * words,
+        )
         return self.is_text and not self._is_category and (is_plain or is_marked)
 
     @property
@@ -395,12 +400,14 @@ class ColumnProfile:
     @property
     def is_nearly_distinct(self) -> bool:
         """Whether at least 95 % of the values are distinct texts, as ids are; False for fewer than 10 texts."""
-        return self._count_of_texts >= MIN_TEXTS and self.distinct >= _DISTINCT * self.count
+        return self._count_of_texts >= MIN_TEXTS_FOR_GUESS and self.distinct >= _MIN_DISTINCT_SHARE_OF_IDS * self.count
 
     @property
     def is_of_classes(self) -> bool:
         """Whether the texts are few distinct words, as class labels are: at most 100, and half as many as texts."""
-        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_LABEL_WORDS, self._count_of_texts // 2)
+        return self._count_of_texts >= MIN_TEXTS_FOR_GUESS and self.distinct <= min(
+            MAX_LABEL_CLASSES, self._count_of_texts // 2
+        )
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch
@@ -465,7 +472,7 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
 
     """
     for role, array in (("labels", "labels"), ("colors", "colors"), ("id", "ids")):
-        names = list(columns.get(role, ()))[:MAX_IDS]
+        names = list(columns.get(role, ()))[:MAX_ID_COLUMNS]
         if name in names:
             return array, names.index(name)
     return None
@@ -473,7 +480,7 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
 
 def no_such_column(name: str, names: list[str] | None, width: int) -> TableError:
     """Return the error for a column that does not exist; the remedy has the most similar name, and all names."""
-    columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
+    columns = ", ".join(names[:MAX_LISTED_COLUMNS]) if names else f"0 to {width - 1} (there is no header)"
     near = get_close_matches(name, names or [], 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     detail = f"The data have no column {name!r}."
@@ -489,16 +496,16 @@ def no_features(
     the details of the error, `options` maps each option that helps to the names of its columns.
     """
     refused = sorted([*texts, *others])
-    names, words, apart = (list(map(layout.name, columns[:MAX_LISTED])) for columns in (refused, texts, others))
+    names, words, apart = (list(map(layout.name, columns[:MAX_LISTED_COLUMNS])) for columns in (refused, texts, others))
     pronoun = "it" if len(refused) == 1 else "them"
     options = {"ignore": names}
     leave = f"eave {pronoun} out with {Way('ignore', names)}"
     offers = [f"L{leave}"]
-    for column in [column for column in texts if column in layout.written][:MAX_LISTED]:
+    for column in [column for column in texts if column in layout.written][:MAX_LISTED_COLUMNS]:
         such_as = f", such as {cell[:50]!r}" if (cell := layout.written[column]) else ""
         detail += f" {layout.name(column)!r} has numbers as texts{such_as}."
     if texts and set(texts) <= set(layout.units):
-        cells = ", ".join(repr(layout.written[column][:50]) for column in texts[:MAX_LISTED])
+        cells = ", ".join(repr(layout.written[column][:50]) for column in texts[:MAX_LISTED_COLUMNS])
         detail += f" Only the first row is not a number, {cells}; it may have the units."
         offers = ["Remove that row and convert the others to numbers", f"l{leave}"]
     elif any(column in layout.written for column in texts):
@@ -525,8 +532,8 @@ def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str
     """
     roles = {column: role for role, columns in layout.roles.items() for column in columns}
     roles |= dict.fromkeys(unresolved, "")
-    first = range(min(layout.width, MAX_LISTED))
-    later = sorted(column for column in roles if column not in first)[:MAX_LISTED]
+    first = range(min(layout.width, MAX_LISTED_COLUMNS))
+    later = sorted(column for column in roles if column not in first)[:MAX_LISTED_COLUMNS]
     return [{"name": layout.name(column), "role": roles.get(column, "feature")} for column in (*first, *later)]
 
 
@@ -543,11 +550,11 @@ def column_order(names: Sequence[str] | None, new_names: Sequence[str] | None) -
     missing, unknown = [name for name in names if name not in places], [name for name in places if name not in known]
     if missing or unknown:
         parts = {"missing": missing, "unknown": unknown}
-        listed = [f"{key}: {', '.join(map(repr, value[:MAX_LISTED]))}" for key, value in parts.items() if value]
+        listed = [f"{key}: {', '.join(map(repr, value[:MAX_LISTED_COLUMNS]))}" for key, value in parts.items() if value]
         raise InvalidShapeError(
             f"The new points do not have the same columns as the data of the fit; {'; '.join(listed)}.",
             remedy="Give the columns of the fit, in any order, or an array without names in the order of the fit.",
-            details={key: value[:MAX_LISTED] for key, value in parts.items()},
+            details={key: value[:MAX_LISTED_COLUMNS] for key, value in parts.items()},
         )
     return [places[name] for name in names]
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAX_TEXT = 1000  # characters of a label or an id
-MAX_TEXTS = 2**26  # characters of all labels or ids of a data set; in an array, each takes the room of the longest
+MAX_TEXT_CHARACTERS = 1000  # a label or an id with more characters is refused
+# Labels or ids are refused if their number times the characters of the longest one exceeds this.
+MAX_TOTAL_CHARACTERS = 2**26
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
@@ -138,10 +139,12 @@ class Ids:
 def _check_texts(noun: str, texts: list[str], start: int) -> None:
     """Raise `TableError` if a text is too long, or cannot be encoded; `start` is the number of the first row."""
     for row, text in enumerate(texts, start):
-        if len(text) > MAX_TEXT:
-            detail = f"The {noun} of row {row} has {len(text):,} characters; {MAX_TEXT:,} are allowed."
+        if len(text) > MAX_TEXT_CHARACTERS:
+            detail = f"The {noun} of row {row} has {len(text):,} characters; {MAX_TEXT_CHARACTERS:,} are allowed."
             remedy = f"Use shorter {noun}s, or leave the column out with ignore."
-            raise TableError(f"{noun}-too-long", detail, remedy=remedy, details={"row": row, "allowed": MAX_TEXT})
+            raise TableError(
+                f"{noun}-too-long", detail, remedy=remedy, details={"row": row, "allowed": MAX_TEXT_CHARACTERS}
+            )
         if not is_text(text):
             detail = f"The {noun} of row {row} is {text!r}, which has a character that cannot be stored: U+0000, or "
             detail += "half of a surrogate pair."
@@ -151,8 +154,8 @@ def _check_texts(noun: str, texts: list[str], start: int) -> None:
 
 def _check_room(noun: str, longest: int, count: int) -> None:
     """Raise `TableError` if an array of `count` texts, each with the room of the longest, would be too large."""
-    if longest * count > MAX_TEXTS:
-        allowed = MAX_TEXTS // count
+    if longest * count > MAX_TOTAL_CHARACTERS:
+        allowed = MAX_TOTAL_CHARACTERS // count
         detail = f"The longest {noun} has {longest:,} characters; with {count:,} {noun}s, {allowed:,} are allowed."
         remedy = f"Use shorter {noun}s, such as numbers, or leave the column out with ignore."
         raise TableError(f"{noun}-too-long", detail, remedy=remedy, details={"allowed": allowed})

@@ -13,7 +13,7 @@ from glle_engine.base.errors import TableError
 from glle_engine.base.texts import Note, Way, joined
 from glle_engine.base.validation import resolve_missing
 from glle_engine.tables.cells import number_of
-from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features
+from glle_engine.tables.roles import MAX_ID_COLUMNS, MAX_LISTED_COLUMNS, ColumnProfile, Layout, no_features
 from glle_engine.tables.row_texts import Ids, is_text, label_array, missing_labels, text_of
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-MAX_NAME = 1000  # characters
+MAX_NAME_CHARACTERS = 1000  # a column name with more characters is refused
 EXTRAS = ("labels", "colors", "coordinates", "ids")
 """Arrays that a data set may have besides its values, in the order in which its digest includes them."""
-_BLOCK_VALUES = 2**22  # values of a block: 32 MB
+_BLOCK_VALUES = 2**22  # rows are copied in blocks of this many values, which take 32 MB
 _LABEL_NAMES = frozenset({"class", "classes", "cluster", "group", "label", "labels", "species", "target"})
-_MAX_CLASSES = 30  # a column with one of these names is noticed if it has at most this many different numbers
-_COUNTED = 10  # with fewer rows, there is no notice that a column only counts the rows
-_LISTED = 20  # columns or rows that a problem lists
-_SHOWN = 50  # characters of a value that a problem shows
+_MAX_NOTICED_CLASSES = 30  # a column with one of these names is noticed if it has at most this many different numbers
+_MIN_ROWS_FOR_COUNTER_NOTICE = 10  # with fewer rows, there is no notice that a column only counts the rows
+_MAX_LISTED = 20  # an error lists at most this many columns or rows
+_MAX_SHOWN_CHARACTERS = 50  # an error quotes at most this many characters of a value
 _KINDS_OF_ROLES = {
     "colors": ("the colors", ("number", "date")),
     "labels": ("the labels", ("text", "number", "date")),
@@ -251,16 +251,18 @@ def check_names(names: Sequence[str] | None, features: int) -> None:
         detail = f"There are {len(names)} names for {features} features."
         raise TableError("invalid-names", detail, remedy="Give one name for each feature.")
     for name in names:
-        if len(name) > MAX_NAME:
-            detail = f"The column name that begins with {name[:_SHOWN]!r} has {len(name):,} characters."
-            raise TableError("invalid-names", detail, remedy=f"Use names of at most {MAX_NAME:,} characters.")
+        if len(name) > MAX_NAME_CHARACTERS:
+            detail = f"The column name that begins with {name[:_MAX_SHOWN_CHARACTERS]!r} has {len(name):,} characters."
+            raise TableError(
+                "invalid-names", detail, remedy=f"Use names of at most {MAX_NAME_CHARACTERS:,} characters."
+            )
         if not is_text(name):
-            detail = f"The column name {name[:_SHOWN]!r} has a character that cannot be stored: U+0000, or half of a "
-            detail += "surrogate pair."
+            detail = f"The column name {name[:_MAX_SHOWN_CHARACTERS]!r} has a character that cannot be stored: U+0000, "
+            detail += "or half of a surrogate pair."
             raise TableError("invalid-names", detail, remedy="Remove that character from the name.")
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
-        shown = ", ".join(map(repr, repeated[:_LISTED]))
-        detail, details = f"Several columns are named {shown}.", {"names": repeated[:_LISTED]}
+        shown = ", ".join(map(repr, repeated[:_MAX_LISTED]))
+        detail, details = f"Several columns are named {shown}.", {"names": repeated[:_MAX_LISTED]}
         raise TableError("invalid-names", detail, remedy="Give each column a different name.", details=details)
 
 
@@ -274,7 +276,7 @@ class BadRows:
     def add(self, rows: Array) -> None:
         """Count more rows, given their numbers: ascending, distinct, and larger than all that were added before."""
         self.count += len(rows)
-        self.first += map(int, rows[: _LISTED - len(self.first)])
+        self.first += map(int, rows[: _MAX_LISTED - len(self.first)])
 
 
 @dataclass
@@ -361,7 +363,7 @@ class _Pass:
                 colors.append(of_color)
             if layout.labels is not None:
                 labels += block.column(layout.labels).objects()
-            ids.add(block.column(index).texts() for index in layout.roles["id"][:MAX_IDS])
+            ids.add(block.column(index).texts() for index in layout.roles["id"][:MAX_ID_COLUMNS])
         bounds.check((count, self._features or 1))
         if self._faults or self._refused:
             raise self._refusal(count)
@@ -394,7 +396,7 @@ class _Pass:
         parts: list[Array] = []
         colors = None
         masks: dict[str, Array] = {}
-        words = [index for role in ("labels", "id") for index in self._layout.roles[role][:MAX_IDS]]
+        words = [index for role in ("labels", "id") for index in self._layout.roles[role][:MAX_ID_COLUMNS]]
         words = words if self._columns.rounds_integers else []
         for index in [*self._layout.features, *self._layout.roles["colors"], *words]:
             if index in self._refused:
@@ -469,8 +471,12 @@ class _Pass:
             heads = {index: self._columns.head[index] for index in self._refused}
             texts = [index for index in self._refused if heads[index].kind == "text"]
             listed = [f"{layout.name(index)!r} ({column.type}{_example(column)})" for index, column in heads.items()]
-            listed = listed[:MAX_LISTED]
-            omitted = f" and {len(self._refused) - MAX_LISTED:,} more" if len(self._refused) > MAX_LISTED else ""
+            listed = listed[:MAX_LISTED_COLUMNS]
+            omitted = (
+                f" and {len(self._refused) - MAX_LISTED_COLUMNS:,} more"
+                if len(self._refused) > MAX_LISTED_COLUMNS
+                else ""
+            )
             noun = "column {} needs" if len(self._refused) == 1 else "columns {} need"
             detail = f"The {noun.format(', '.join(listed) + omitted)} a role."
             first_of = {"name": layout.name(self._refused[0]), "type": heads[self._refused[0]].type}
@@ -487,9 +493,9 @@ class _Pass:
             # Only in a workbook can a column of numbers have a cell of the type text that is a number.
             if code == "bad-cell" and number_of(fault.shown) is not None:
                 remedy = "These cells are of the type text: make them numbers"
-            listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
-            omitted = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-            shown = fault.shown[:_SHOWN]
+            listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_MAX_LISTED]]
+            omitted = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
+            shown = fault.shown[:_MAX_SHOWN_CHARACTERS]
             of_all = "" if code == "missing-value" else f", such as {shown!r}"
             detail = (
                 f"{problem} in {fault.rows.count:,} of {count:,} rows{of_all}; the first is in row {fault.row + base}, "
@@ -506,7 +512,7 @@ class _Pass:
                 "rows": [row + base for row in fault.rows.first],
             }
             if fault.column != layout.colors:
-                details["options"] = {"ignore": list(names)[:MAX_LISTED]}
+                details["options"] = {"ignore": list(names)[:MAX_LISTED_COLUMNS]}
                 remedy += f", or leave the column out with {Way('ignore', details['options']['ignore'])}"
             remedy += "."
             details |= {"bad_columns": names} if len(names) > 1 else {}
@@ -533,7 +539,7 @@ class _Pass:
     def _counter(self, values: Array) -> list[Note]:
         """Return a list with a notice if the first feature only counts the rows, or else an empty list."""
         is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
-        if not is_plain or len(values) < _COUNTED:
+        if not is_plain or len(values) < _MIN_ROWS_FOR_COUNTER_NOTICE:
             return []
         if not (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
             return []
@@ -552,7 +558,11 @@ class _Pass:
             if (name := self._layout.name(index)).lower() not in _LABEL_NAMES:
                 continue
             numbers = np.unique(values[:, place])
-            if len(numbers) <= _MAX_CLASSES and 2 * len(numbers) <= len(values) and (numbers == np.rint(numbers)).all():
+            if (
+                len(numbers) <= _MAX_NOTICED_CLASSES
+                and 2 * len(numbers) <= len(values)
+                and (numbers == np.rint(numbers)).all()
+            ):
                 sentence = f"The column {name!r} has {len(numbers)} different whole numbers and is fitted as a feature"
                 way = Way("labels", name)
                 notes.append(Note("label-as-feature", f"{sentence}; if it names the group of each row, use {way}."))
@@ -562,4 +572,4 @@ class _Pass:
 def _example(column: Column) -> str:
     """Return ", such as 'x'" with the first text 'x' of a column, or an empty text if the column has no texts."""
     first = next((text for text in column.values if text), "") if column.kind == "text" else ""
-    return f", such as {first[:_SHOWN]!r}" if first else ""
+    return f", such as {first[:_MAX_SHOWN_CHARACTERS]!r}" if first else ""

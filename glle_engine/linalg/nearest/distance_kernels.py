@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 DROPPED_BITS = 19  # distances are compared without the last 19 of their 53 bits
-TIED = 2.0 ** (DROPPED_BITS - 52)  # distances with a smaller relative difference may count as equal
+TIE_TOLERANCE = 2.0 ** (DROPPED_BITS - 52)  # distances with a smaller relative difference may count as equal
 _HALF = 1 << (DROPPED_BITS - 1)
 
 

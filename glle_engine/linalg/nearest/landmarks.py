@@ -27,9 +27,9 @@ from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_GROWTH = 4  # factor by which the number of landmarks grows between two computations of all distances
-_NEAR = 64  # the nearest landmarks are searched for this many neighboring points together
-_PROPOSALS = 4  # proposals for each landmark to be added; if they run out, distances are computed earlier
+_GROWTH_FACTOR = 4  # the number of landmarks grows by this factor between two computations of all distances
+_BATCH_POINTS = 64  # the nearest landmarks of this many neighboring points are searched together
+_PROPOSALS_PER_LANDMARK = 4  # proposals for each landmark to be added; if they run out, distances are computed earlier
 
 
 @compiled
@@ -92,7 +92,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
     chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
     known, total = 0, 1  # landmarks whose distances are in `squares`, and landmarks so far
     no_own_row = np.full(len(X), -1)  # a point may be its own nearest landmark
-    order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _NEAR)
+    order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _BATCH_POINTS)
     while total < count:
         for rows, _, distances in Leaves(X[chosen[known:total]]).nearest(X, no_own_row, 1, order):
             squares[rows] = np.minimum(squares[rows], distances[:, 0] ** 2)
@@ -100,7 +100,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
         reached = np.cumsum(squares)
         if reached[-1] == 0:  # each point is equal to a landmark
             break
-        known, last = total, min(_GROWTH * total, count)
-        proposals = uniforms(2 * _PROPOSALS * (last - known)).reshape(-1, 2)
+        known, last = total, min(_GROWTH_FACTOR * total, count)
+        proposals = uniforms(2 * _PROPOSALS_PER_LANDMARK * (last - known)).reshape(-1, 2)
         total = accept(dense.readable(X), squares, reached, proposals, chosen, known, last)
     return chosen[:total]

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AXES = 16
-_SAMPLE = 2000  # rows that define the axes
+_AXIS_SAMPLE_ROWS = 2000  # the axes of the tree are the principal axes of a sample of this many rows
 _ITERATIONS = 3
-_SPLIT_SAMPLE = 128  # points of a node that decide along which axis it is split
+_SPLIT_SAMPLE_POINTS = 128  # points of a node that decide along which axis it is split
 _BLOCK_ENTRIES = 1 << 20
 _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
 # Rows per leaf, from measurements with 2 to 784 features: 192 from 4 features on, else 64. In larger leaves a pair of
 # points costs less time; with smaller leaves, fewer pairs are compared.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
-_MAX_PRODUCTS = 1e10  # largest number of products between two progress reports: less than a second
+_PRODUCTS_PER_REPORT = 1e10  # a progress report comes after at most this many products, which take less than a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class PrincipalAxes:
         """Return the principal axes of data (n, d), by a few steps of subspace iteration on about 2,000 rows."""
         n, d = data.shape
         mean = data.mean(axis=0)
-        sample = data[:: max(1, n // _SAMPLE)] - mean
+        sample = data[:: max(1, n // _AXIS_SAMPLE_ROWS)] - mean
         basis = np.linalg.qr(np.random.default_rng(d).standard_normal((d, min(AXES, d))))[0]
         extent = np.abs(sample).max()
         if extent > 0:
@@ -94,7 +94,9 @@ def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
         middle = (first + last) // 2
         rows = slice(first * size, min(last * size, n))
         with np.errstate(invalid="ignore"):
-            some = places[rows][:: max(1, (last - first) * size // _SPLIT_SAMPLE)]  # any axis gives a correct tree
+            some = places[rows][
+                :: max(1, (last - first) * size // _SPLIT_SAMPLE_POINTS)
+            ]  # any axis gives a correct tree
             axis = int(np.argmax(some.max(axis=0) - some.min(axis=0)))
         chosen = np.argpartition(places[rows, axis], (middle - first) * size)
         places[rows], order[rows] = places[rows][chosen], order[rows][chosen]
@@ -182,7 +184,7 @@ class Leaves:
         default it is computed here.
         """
         order, queries = self._queries(points, excluded, order)
-        step = max(1, int(_MAX_PRODUCTS // (self.size * self._data.size)))
+        step = max(1, int(_PRODUCTS_PER_REPORT // (self.size * self._data.size)))
         groups = len(queries.starts) - 1
         for first in range(0, groups, step):
             last = min(first + step, groups)

@@ -28,7 +28,7 @@ from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 
 from glle_engine.linalg.compiled import compiled, instruction
-from glle_engine.linalg.nearest.distance_kernels import TIED, ascending, distance, rank_of, sink
+from glle_engine.linalg.nearest.distance_kernels import TIE_TOLERANCE, ascending, distance, rank_of, sink
 from glle_engine.linalg.vectors import DOUBLE, address, emit, offset, spread
 
 if TYPE_CHECKING:
@@ -36,18 +36,19 @@ if TYPE_CHECKING:
 
 FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
-VECTORS = 2  # a tile is this many SIMD vectors of points wide
+VECTORS_PER_TILE = 2  # a tile is this many SIMD vectors of points wide
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """Its length is the number of floats in a vector; the sums of a tile, two vectors by six rows, fit into registers."""
-PANEL = VECTORS * len(TAG)
+PANEL = VECTORS_PER_TILE * len(TAG)
 ROWS = (0,) * 6
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
-_LARGEST_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
-_TINY = 2.0**-120  # exceeds the error, per feature, from numbers below the normal range of float32
-_NONE = 2**63 - 1  # stands for "no row", and sorts after all indices
+_MAX_FLOAT32_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
+_FLOAT32_UNDERFLOW = 2.0**-120  # exceeds the error, per feature, from numbers below the normal range of float32
+_NO_ROW = 2**63 - 1  # stands for "no row", and sorts after all indices
 _NEAR_ZERO = 2.0**-1020
-_SMALLEST = 2.0**-1000  # exceeds the error of a squared distance from squares below the normal range of float64
+# Exceeds the error of a squared distance from squares below the normal range of float64.
+_FLOAT64_UNDERFLOW = 2.0**-1000
 
 
 def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
@@ -99,23 +100,25 @@ def not_above(
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _, _, left, stride, panel, count, start, limits, out = args
-        number = [ir.Constant(INTEGER, i) for i in range(max(height, VECTORS * lanes + 1))]
-        begin = [_read(builder, start, number[v * lanes], lanes) for v in range(VECTORS)]
-        sums = [[cgutils.alloca_once_value(builder, begin[v]) for v in range(VECTORS)] for _ in range(height)]
+        number = [ir.Constant(INTEGER, i) for i in range(max(height, VECTORS_PER_TILE * lanes + 1))]
+        begin = [_read(builder, start, number[v * lanes], lanes) for v in range(VECTORS_PER_TILE)]
+        sums = [[cgutils.alloca_once_value(builder, begin[v]) for v in range(VECTORS_PER_TILE)] for _ in range(height)]
         row = [builder.gep(left, [builder.mul(stride, number[i])]) for i in range(height)]
         with cgutils.for_range(builder, count) as loop:
-            first = builder.mul(loop.index, number[VECTORS * lanes])
-            right = [_read(builder, panel, builder.add(first, number[v * lanes]), lanes) for v in range(VECTORS)]
+            first = builder.mul(loop.index, number[VECTORS_PER_TILE * lanes])
+            right = [
+                _read(builder, panel, builder.add(first, number[v * lanes]), lanes) for v in range(VECTORS_PER_TILE)
+            ]
             for i in range(height):
                 factor = spread(builder, builder.load(builder.gep(row[i], [loop.index])), lanes)
-                for v in range(VECTORS):
+                for v in range(VECTORS_PER_TILE):
                     value = emit(builder, "fmuladd", factor, right[v], builder.load(sums[i][v]))
                     builder.store(value, sums[i][v])
         union = number[0]
         for i in range(height):
             limit = spread(builder, builder.load(builder.gep(limits, [number[i]])), lanes)
             mask = number[0]
-            for v in range(VECTORS):
+            for v in range(VECTORS_PER_TILE):
                 below = builder.fcmp_ordered("<=", builder.load(sums[i][v]), limit)
                 bits = builder.zext(builder.bitcast(below, ir.IntType(lanes)), INTEGER)
                 mask = builder.or_(mask, builder.shl(bits, number[v * lanes]))
@@ -320,7 +323,7 @@ def nearest_in_leaves(
     low, high = np.empty(axes), np.empty(axes)
     listed, keys = np.empty(leaves, np.int64), np.empty(leaves)
     # Exceeds the rounding errors of squares and distances, and the difference of distances that count as equal.
-    relative = 1.0 + 8.0 * (d + 16) * _EPSILON + 8.0 * TIED
+    relative = 1.0 + 8.0 * (d + 16) * _EPSILON + 8.0 * TIE_TOLERANCE
     error = error_of(d)
     row_at, left_at, center_at, panel_at = address(rows), address(left), address(tree.centers), address(tree.panels)
     half_at, threshold_at, mask_at = address(tree.halves), address(thresholds), address(masks)
@@ -335,7 +338,7 @@ def nearest_in_leaves(
                 place = queries.places[begin + r, f]
                 places[f, r], low[f], high[f] = place, min(low[f], place), max(high[f], place)
             for a in range(k):
-                distances[r, a], indices[r, a] = np.inf, _NONE
+                distances[r, a], indices[r, a] = np.inf, _NO_ROW
             limits[r] = np.inf
         for f in range(axes):
             low[f], high[f] = low[f] - tolerance, high[f] + tolerance
@@ -365,8 +368,8 @@ def nearest_in_leaves(
                         continue
                     row, target = offset(row_at, r * wide), offset(left_at, used * wide)
                     square = center_row(TAG, row, offset(center_at, leaf * wide), scale, target, wide)
-                    if square < _LARGEST_SQUARE:
-                        halves[used] = square * (0.5 - error) - d * _TINY
+                    if square < _MAX_FLOAT32_SQUARE:
+                        halves[used] = square * (0.5 - error) - d * _FLOAT32_UNDERFLOW
                     else:
                         for f in range(wide):
                             left[used, f] = 0.0
@@ -401,7 +404,7 @@ def nearest_in_leaves(
                                 distances[r, 0], indices[r, 0] = apart, numbers[j]
                                 sink(indices[r], distances[r], k, 0)
                                 kth = distances[r, 0]
-                                limits[r] = kth * kth * relative + _SMALLEST
+                                limits[r] = kth * kth * relative + _FLOAT64_UNDERFLOW
                                 thresholds[i] = _threshold(kth, halves[i], scale, relative)
                 limit = 0.0
                 for r in range(m):

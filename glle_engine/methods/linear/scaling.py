@@ -28,7 +28,7 @@ from glle_engine.base.space import Space
 from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
-from glle_engine.graph.relations import ROUNDING, checked_distances, symmetric
+from glle_engine.graph.relations import DISTANCE_ROUNDING, checked_distances, symmetric
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.maps import Map
@@ -118,8 +118,8 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     norm = float(np.linalg.norm(B))
     values, vectors = leading_eigenpairs(B, p, on_progress)
     smallest = least_eigenvalue(B, norm, on_progress)
-    if values[-1] <= ROUNDING**2 * norm:
-        rank = int((values > ROUNDING**2 * norm).sum())
+    if values[-1] <= DISTANCE_ROUNDING**2 * norm:
+        rank = int((values > DISTANCE_ROUNDING**2 * norm).sum())
         raise DegenerateDataError(
             f"The dissimilarities determine only {rank} dimension(s) (positive eigenvalues of their inner products), "
             f"fewer than {Way('n_components', p)}.",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from glle_engine import GlleError
-from glle_engine.tables.cells import SAMPLE_ROWS
+from glle_engine.tables.cells import KIND_SAMPLE_ROWS
 from glle_engine.tables.columns import Block, Columns
 from glle_engine.tables.frames import series_column
 from glle_engine.tables.table import read_table
@@ -99,10 +99,10 @@ class _ArrowColumns(Columns):
     def __init__(self, schema: pa.Schema, batches: Callable[[int], Iterator[pa.RecordBatch]]) -> None:
         self.names, self._schema, self._batches = list(schema.names), schema, batches
         head, count = [], 0
-        for batch in self._valid(SAMPLE_ROWS):
-            head.append(batch.slice(0, SAMPLE_ROWS - count))
+        for batch in self._valid(KIND_SAMPLE_ROWS):
+            head.append(batch.slice(0, KIND_SAMPLE_ROWS - count))
             count += len(head[-1])
-            if count == SAMPLE_ROWS:
+            if count == KIND_SAMPLE_ROWS:
                 break
         table = pa.Table.from_batches(head, schema)
         self.head = [series_column(column) for column in table.columns]

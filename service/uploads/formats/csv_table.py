@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from glle_engine.base.errors import TableError
 from glle_engine.base.texts import Note, Way, joined
-from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
+from glle_engine.tables.cells import KIND_SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
 from service.uploads.formats.dialect import SNIFFED_BYTES, Declared, Dialect, read_rows, sniff
@@ -94,7 +94,7 @@ class CellColumns(Columns):
         rows = [row for row in sample if len(row) == width]
         cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
         cells = cells[: width - self._has_end]
-        self._kinds = [self.kind_of(column[:SAMPLE_ROWS]) for column in cells]
+        self._kinds = [self.kind_of(column[:KIND_SAMPLE_ROWS]) for column in cells]
         self.head = [self.column(index, column, self._kinds[index]) for index, column in enumerate(cells)]
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.texts import Note, Way
-from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
+from glle_engine.tables.cells import KIND_SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
     try:
         for row in read_rows(io.StringIO(text, newline=""), delimiter):
             rows.append(row)
-            if len(rows) > SAMPLE_ROWS + 1:  # the first row may be the header
+            if len(rows) > KIND_SAMPLE_ROWS + 1:  # the first row may be the header
                 return rows[:-1]
     except csv.Error:
         return rows

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.arrays import EXACT
-from glle_engine.tables.roles import MAX_IDS
+from glle_engine.tables.roles import MAX_ID_COLUMNS
 from glle_engine.tables.row_texts import Ids, label_array
 from glle_engine.tables.table import FILL, build_table, check_names
 from service.uploads.uploaded import uploaded
@@ -150,10 +150,15 @@ def _id_columns(ids: Any, points: int) -> list[list[Any]]:
     """Return the columns of the ids in a JSON body, which are a list of ids, or a list of rows of several ids."""
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
-    if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:
+    if (
+        rows is None
+        or len(rows) != points
+        or not 1 <= len(rows[0]) <= MAX_ID_COLUMNS
+        or len({len(row) for row in rows}) > 1
+    ):
         raise _malformed_json(
-            f'"ids" is neither an array of {points} ids, one for each point, nor of {points} rows of 1 to {MAX_IDS} '
-            "ids."
+            f'"ids" is neither an array of {points} ids, one for each point, nor of {points} rows of 1 to '
+            f"{MAX_ID_COLUMNS} ids."
         )
     if any(type(value) not in {str, int, type(None)} for row in rows for value in row):
         raise _malformed_json('"ids" must be strings or integers, or null if missing.')

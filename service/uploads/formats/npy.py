@@ -20,8 +20,8 @@ from numpy.lib import format as npy
 from glle_engine import GlleError
 from glle_engine.base.arrays import require_lossless
 from glle_engine.base.texts import Way
-from glle_engine.tables.packed import HEAD_MEMBER, MAX_HEAD, unpack
-from glle_engine.tables.roles import MAX_IDS
+from glle_engine.tables.packed import HEAD_MEMBER, MAX_HEAD_BYTES, unpack
+from glle_engine.tables.roles import MAX_ID_COLUMNS
 from glle_engine.tables.row_texts import Ids, label_array
 from glle_engine.tables.table import build_table, check_names, map_rows, read_table
 from service.uploads.limits import check_inflated
@@ -152,9 +152,9 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
         limits.check(expected_shape if len(expected_shape) == 2 else (length if length > 0 else 1, 1))
         return _array(archive, members[name], kinds, expected_shape, may_be_empty=True)
 
-    if members[HEAD_MEMBER].file_size > MAX_HEAD:
+    if members[HEAD_MEMBER].file_size > MAX_HEAD_BYTES:
         size = members[HEAD_MEMBER].file_size
-        raise ValueError(f"the description of the columns has {size:,} bytes; {MAX_HEAD:,} are allowed")
+        raise ValueError(f"the description of the columns has {size:,} bytes; {MAX_HEAD_BYTES:,} are allowed")
     table = unpack(array(HEAD_MEMBER, "u", -1).tobytes(), array, list(members), limits.check)
     return uploaded(read_table(table, roles, out, limits), "columns")
 
@@ -207,7 +207,7 @@ def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list
     """Return the columns of a member with ids, an array (n,) or (n, columns), as lists."""
     with archive.open(info) as stream:
         shape = read_header(stream)[0]
-    is_matrix = len(shape) == 2 and 0 < shape[1] <= MAX_IDS
+    is_matrix = len(shape) == 2 and 0 < shape[1] <= MAX_ID_COLUMNS
     ids = _array(archive, info, "iuU", (n, shape[1]) if is_matrix else (n,)).reshape(n, -1)
     columns: list[list[Any]] = ids.T.tolist()
     return columns

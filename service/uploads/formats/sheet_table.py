@@ -16,7 +16,7 @@ from python_calamine import CalamineError, CalamineWorkbook
 
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.texts import Note, Way
-from glle_engine.tables.cells import SAMPLE_ROWS, is_missing, kind_of, number_of
+from glle_engine.tables.cells import KIND_SAMPLE_ROWS, is_missing, kind_of, number_of
 from glle_engine.tables.columns import Column, cell_column, object_array
 from glle_engine.tables.table import read_table
 from service.uploads.formats.csv_table import CellColumns
@@ -97,7 +97,7 @@ class _SheetColumns(CellColumns):
         has_names = all(isinstance(cell, str) for cell in rows[0])  # the text "2024" is a name
         spans = [{_SPANS[type(cell)] for cell in column if type(cell) in _SPANS} for column in zip(*rows, strict=True)]
         self._spans = {index: min(names) for index, names in enumerate(spans) if names}
-        sample = self._cells[: SAMPLE_ROWS + 1]
+        sample = self._cells[: KIND_SAMPLE_ROWS + 1]
         super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.from_rows(sample, ".", has_names or None)))
 
     def _rows(self) -> Iterator[list[str]]:

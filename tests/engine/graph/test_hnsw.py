@@ -163,7 +163,7 @@ def test_points_with_faulty_candidates_are_searched_exactly(monkeypatch: pytest.
 
 def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A low recall is noted with the remedy, and is rounded down."""
-    monkeypatch.setattr(room, "LINKS", 4)
+    monkeypatch.setattr(room, "LINKS_PER_POINT", 4)
     X = np.random.default_rng(0).standard_normal((1500, 64))
     _, distances = approximate_kneighbors(X, 10)
     figures = {"n_points": 1500, "n_features": 64, **search_figures("approximate", X, distances)}

@@ -35,7 +35,7 @@ def test_distances_are_summed_in_the_documented_order(d: int) -> None:
 
 def take(route: str, patch: pytest.MonkeyPatch) -> None:
     """Make searches use one of two algorithms, "leaves" or "few", whatever the number of points."""
-    patch.setattr(linalg_distances, "FEW_POINTS", -(10**6) if route == "leaves" else 10**6)
+    patch.setattr(linalg_distances, "MAX_POINTS_WITHOUT_TREE", -(10**6) if route == "leaves" else 10**6)
 
 
 @pytest.mark.parametrize("route", ["leaves", "few"])
@@ -44,7 +44,7 @@ def test_each_point_is_reported_once(route: str, monkeypatch: pytest.MonkeyPatch
     X = np.random.default_rng(0).standard_normal((1200, 20))
     expected, done = kneighbors(X, 10), [0]
     take(route, monkeypatch)
-    monkeypatch.setattr(leaves, "_MAX_PRODUCTS", 1e6)
+    monkeypatch.setattr(leaves, "_PRODUCTS_PER_REPORT", 1e6)
     neighbors = kneighbors(X, 10, lambda count, *_: done.append(count))
     np.testing.assert_array_equal(neighbors, expected)
     assert done[-1] == 1200

@@ -48,7 +48,7 @@ def test_scores_are_points_of_the_curves() -> None:
 def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The curve over a sample of points is near the curve over all points; two points are refused."""
     exact = quality_curves(X, Y)
-    monkeypatch.setattr(ranks, "EXACT_POINTS", 30)
+    monkeypatch.setattr(ranks, "MAX_POINTS_OF_ALL_PAIRS", 30)
     monkeypatch.setattr(coranking, "LANDMARKS", 25)
     sampled = quality_curves(X, Y)
     assert sampled.auc != exact.auc

@@ -90,7 +90,7 @@ def test_a_large_sample_goes_on_from_a_small_one(monkeypatch: pytest.MonkeyPatch
     """Eight starts on a sample, and one on all points, find what eight starts on all points find."""
     X, Y, _ = parts(100)
     all_starts = fit_likelihood(X, Y)
-    monkeypatch.setattr(gplvm, "_SEARCHED", 60)
+    monkeypatch.setattr(gplvm, "_SEARCH_POINTS", 60)
     reports: list[tuple[int, int, str]] = []
     likelihood = fit_likelihood(X, Y, lambda *one: reports.append(one))
     assert reports[-1] == (9, 9, "gplvm")

@@ -11,7 +11,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, DisconnectedGraphError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.metrics.neighbor_count import SAMPLE, best_neighbor_count, candidates_of, kept_neighbors
+from glle_engine.metrics.neighbor_count import MAX_SAMPLE_POINTS, best_neighbor_count, candidates_of, kept_neighbors
 from tests.engine.methods.reference import codes_of, embed
 
 
@@ -58,7 +58,7 @@ def test_the_chosen_number_keeps_the_most(name: str, n: int) -> None:
 
 def test_the_result_is_lle_with_this_number() -> None:
     """The embedding has the bits of LLE with the chosen number, also if a sample was tried."""
-    X = manifolds.make("s_curve", SAMPLE + 900, noise=0.02, seed=0).X
+    X = manifolds.make("s_curve", MAX_SAMPLE_POINTS + 900, noise=0.02, seed=0).X
     embedding = embed("lle", X, n_neighbors="auto")
     k = embedding.figures["n_neighbors"]
     assert k in candidates_of(len(X))
@@ -66,7 +66,7 @@ def test_the_result_is_lle_with_this_number() -> None:
     assert np.array_equal(plain.Y, embedding.Y)
     new = X[:5] + 0.01
     assert np.array_equal(plain.transform(new), embedding.transform(new))
-    assert f"of a sample of {SAMPLE:,} points" in str(embedding.notes)
+    assert f"of a sample of {MAX_SAMPLE_POINTS:,} points" in str(embedding.notes)
     few = X[:200]
     counts = [
         embed("lle", points, n_neighbors="auto", **options).figures["n_neighbors"]
@@ -77,8 +77,8 @@ def test_the_result_is_lle_with_this_number() -> None:
 
 def test_candidates_grow_with_the_points() -> None:
     """Candidates grow with the root of the number of points, and are at most half of it."""
-    assert candidates_of(300) == candidates_of(SAMPLE) == [8, 10, 14, 18, 24, 31, 40]
-    assert candidates_of(4 * SAMPLE) == [16, 20, 28, 36, 48, 62, 80]
+    assert candidates_of(300) == candidates_of(MAX_SAMPLE_POINTS) == [8, 10, 14, 18, 24, 31, 40]
+    assert candidates_of(4 * MAX_SAMPLE_POINTS) == [16, 20, 28, 36, 48, 62, 80]
     assert candidates_of(20) == [8, 10]
     assert candidates_of(5) == [2]
     assert embed("lle", np.random.default_rng(0).random((6, 3)), n_neighbors="auto").figures["n_neighbors"] == 3

@@ -91,8 +91,8 @@ def test_triplets_are_random_and_their_accuracy_is_that_of_all() -> None:
 def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of a sample of the points are near the scores of all points."""
     exact = {name: score(X, Y, [name], labels=LABELS)[name] for name in ("raw_stress", "shepard", "silhouette")}
-    monkeypatch.setattr(pairs, "EXACT_POINTS", 60)
-    monkeypatch.setattr(ranks, "EXACT_POINTS", 60)
+    monkeypatch.setattr(pairs, "MAX_POINTS_OF_ALL_PAIRS", 60)
+    monkeypatch.setattr(ranks, "MAX_POINTS_OF_ALL_PAIRS", 60)
     sampled = score(X, Y, list(exact), labels=LABELS)
     assert sampled != exact
     assert sampled == pytest.approx(exact, rel=0.15)

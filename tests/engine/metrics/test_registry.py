@@ -118,7 +118,7 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
     X = np.concatenate([sheet.X, sheet.X[:5]])
     Y = np.concatenate([sheet.coordinates, sheet.coordinates[:5]])
     exact = residual_variance(X, Y, 8)
-    monkeypatch.setattr("glle_engine.metrics.ranks.EXACT_POINTS", 500)
+    monkeypatch.setattr("glle_engine.metrics.ranks.MAX_POINTS_OF_ALL_PAIRS", 500)
     monkeypatch.setattr("glle_engine.metrics.ranks.LANDMARKS", 150)
     sampled = residual_variance(X, Y, 8)
     assert sampled == residual_variance(X, Y, 8)
@@ -185,7 +185,7 @@ def test_a_score_on_a_disconnected_graph_names_its_own_option() -> None:
 @pytest.mark.parametrize(("d", "few", "k"), [(3, 0, 12), (3, 300, 1), (40, 300, 5)])
 def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both computations, by a tree and by blocks of distances, agree with scikit-learn."""
-    monkeypatch.setattr(ranks, "_FEW_POINTS", few)
+    monkeypatch.setattr(ranks, "_MAX_POINTS_WITHOUT_TREE", few)
     rng = np.random.default_rng(d)
     X = rng.standard_normal((300, d))
     for Y in (X[:, :2], rng.standard_normal((300, 2))):
@@ -213,7 +213,7 @@ def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, s
     rank -= (np.take_along_axis(squares, nearest, axis=1) > 0).astype(int)  # the point itself is not another
     excess = np.maximum(rank - k, 0).sum(axis=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranks, "_FEW_POINTS", few)
+        patch.setattr(ranks, "_MAX_POINTS_WITHOUT_TREE", few)
         local = local_trustworthiness((X + shift) * unit, Y * unit, k)
     np.testing.assert_array_equal(local, 1 - 2 * excess / (k * (80 - 3 * k - 1)))
 

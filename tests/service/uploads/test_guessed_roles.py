@@ -273,8 +273,8 @@ def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) ->
     """The columns are in the order of the file, and a notice says if some are not stored."""
     body = "site,plot,x\nA,1,0.5\nA,2,1.5\nB,1,2.5\n"
     assert texts(read(body, id=["plot", "site"]))[3] == [["A", "1"], ["A", "2"], ["B", "1"]]
-    monkeypatch.setattr("glle_engine.tables.table.MAX_IDS", 1)
-    monkeypatch.setattr(columns, "MAX_IDS", 1)
+    monkeypatch.setattr("glle_engine.tables.table.MAX_ID_COLUMNS", 1)
+    monkeypatch.setattr(columns, "MAX_ID_COLUMNS", 1)
     table = read(body, id=["plot", "site"])
     assert texts(table)[3] == ["A", "A", "B"]
     assert messages(table) == ["Of 2 columns of ids the values of the first 1 are stored."]
@@ -285,7 +285,7 @@ def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) 
     for body, code in ((f"x,k\n1,a\n2,{'b' * 1001}\n", "id-too-long"), ("x,k\n1,a\0\n", "invalid-id")):
         problem = refusal(body, id=["k"])
         assert (problem.code, problem.details["row"]) == (code, body.count("\n") - 1)
-    monkeypatch.setattr("glle_engine.tables.row_texts.MAX_TEXTS", 10)
+    monkeypatch.setattr("glle_engine.tables.row_texts.MAX_TOTAL_CHARACTERS", 10)
     assert texts(read("x,k\n1,123456\n2,123457\n", id=["k"]))[3] == [123456, 123457]
     assert refusal("x,k\n1,12345a\n2,12345b\n", id=["k"]).details == {"allowed": 5}
 

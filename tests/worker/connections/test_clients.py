@@ -50,7 +50,7 @@ def test_the_queue_may_ask_for_replicas() -> None:
     connect_queue(Settings(redis_url=url)).close()
     with pytest.raises(SettingsError, match="GLLE_CACHE_URL has the parameter replicas"):
         connect_cache(Settings(cache_url=url))
-    with pytest.raises(SettingsError, match="must be a number"):
+    with pytest.raises(SettingsError, match="is not a number"):
         connect_queue(Settings(redis_url="redis://h?replicas=many"))
 
 

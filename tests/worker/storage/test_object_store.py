@@ -132,8 +132,8 @@ def test_a_fork_uses_a_store_that_its_parent_did_not_use(s3: type[Answers], use:
 @pytest.mark.parametrize(
     ("url", "result"),
     [
-        ("nonsense://x", "use file:///"),
-        ("/srv/objects", "use file:///"),
+        ("nonsense://x", "Use file:///"),
+        ("/srv/objects", "Use file:///"),
         ("file://folder", "an absolute path"),
         ("s3://key:pass@bucket", "has a password"),
         ("az://container/x", "Account must be specified"),

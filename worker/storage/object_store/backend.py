@@ -231,7 +231,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
         )
     if parts.scheme not in _SCHEMES:
         raise SettingsError(
-            f"GLLE_STORE_URL has the scheme {parts.scheme!r}, which is not the scheme of a known store. Use "
+            f"GLLE_STORE_URL has {f'the unknown scheme {parts.scheme!r}' if parts.scheme else 'no scheme'}. Use "
             "file:///folder, s3://bucket, gs://bucket or az://container."
         )
     try:
