@@ -157,11 +157,10 @@ def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | N
 
 
 def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
-    """Return the directed graph of neighbors (n, k) for `connected_components`, as float64 or int8.
+    """Return the directed graph of neighbors (n, k), without values, for scipy's `connected_components`.
 
-    scipy takes float64 as it is. It first sorts the rows of other types and adds up repeated entries, which takes
-    longer than to find the components, but which rows with repeated entries need, as from `edges`: on such rows the
-    search for strong components would never end.
+    The graph is float64, which scipy takes as it is. If a row repeats a neighbor, as rows of `edges` may, the graph is
+    int8: scipy then merges repeated entries, which takes longer, but without which its search would never end.
     """
     ordered = np.sort(neighbors, axis=1)
     has_repeated = bool((ordered[:, 1:] == ordered[:, :-1]).any())
