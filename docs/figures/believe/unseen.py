@@ -31,7 +31,7 @@ def _parametric(of: Callable[..., tuple[Array, ...]], *spans: tuple[float, float
 
 
 def _into(points: Sampler, d: int, noise: float) -> Sampler:
-    """Return a sampler of the same points in d features, along orthonormal directions and with noise."""
+    """Return a sampler that places the sampled points in d features, along orthonormal directions and with noise."""
 
     def sample(rng: Generator, n: int) -> Array:
         X = points(rng, n)

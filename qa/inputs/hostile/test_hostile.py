@@ -24,7 +24,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.mark.parametrize("reader", KINDS)
 @pytest.mark.filterwarnings("ignore")  # warnings of numpy's header parser
 def test_handmade_bodies_are_refused(service: Service, reader: str) -> None:
-    """Each gets a problem in bounded time and memory and leaves no file; the next valid upload succeeds."""
+    """Each body gets a problem in bounded time and memory, and leaves no file; the next valid upload succeeds."""
     attacks = [attack for attack in ATTACKS if attack.reader == reader and not attack.is_slow]
     assert len(attacks) > 20
     bad = {
