@@ -350,9 +350,9 @@ def _most_contact(
 def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
     """Return the share of an island's points that would touch the other part if the island were cut in two.
 
-    It is cut across its longest axis, and the share is the median over three cuts. `n` is the number of all points, and
-    `reach` the island's reach by `contact`. If `contact` has compared a sample of the points, the reach is measured
-    again.
+    It is cut across its longest axis, and the share is the median over three cuts. `n` is the number of all points.
+    `reach` is the island's reach, which `contact` returns; above 5,000 points it was measured in a sample, and is
+    measured again.
     """
     if len(points) < MIN_CUT:
         return 0.0
