@@ -153,7 +153,7 @@ def test_schema_is_that_of_the_request(name: str) -> None:
 
 @pytest.mark.parametrize("name", registry.METHODS)
 def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> None:
-    """The schema's defaults are a valid request, with the meaning of the method's defaults."""
+    """The schema's defaults are a valid request that means the method's defaults; required labels have no default."""
     schema, method = catalog()[name].parameters, registry.method(name)
     parameters_schema = schema["properties"]["parameters"]
     parameters = {member: payload["default"] for member, payload in parameters_schema["properties"].items()}
@@ -167,6 +167,7 @@ def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> N
     assert list(checks.iter_errors(request)) == []
     assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
     assert list(checks.iter_errors({**request, "labels": None})) != [] or not method.labels
+    assert ("default" in schema["properties"]["labels"]) != method.labels
     parsed = EmbeddingIn(**request)
     assert Plan.from_method(parsed.method, parsed.parameters).spec == method.spec()
 
