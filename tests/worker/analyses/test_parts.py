@@ -330,6 +330,7 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores, blocks: list[
     spec = compared(stores)
     assert [part.size for part in spec.parts()] == [1, 1, 1, 1]
     assert not replace(spec, audits=False).parts()
+    assert [recipe.id for recipe in spec.recipes()] == [row["audit"]["embedding"] for row in spec.methods]
     job = shared_job(stores, spec, None, "candidates")
     names = run_all(stores, job)
     assert (names[0], names[-1], len(names)) == ("-s0", "", 5)
