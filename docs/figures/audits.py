@@ -19,7 +19,7 @@ from glle_engine import manifolds
 from glle_engine.audit.audit import audit
 from glle_engine.base.pictures.plotting import Panel, render
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.reliability.thresholds import DISTURBED, FAR
+from glle_engine.reliability.thresholds import FAR_RATIO_IN_MAP, MAX_TORN_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,9 @@ def torn(sheet: Array, Y: Array) -> NDArray[np.bool_]:
     """Return whether each point (n,) is torn: a tenth of its neighbors on a sheet (n, 2) are far in a map (n, 2)."""
     near, reach = kneighbors(np.ascontiguousarray(sheet), NEIGHBORS)[0], kneighbors(Y, NEIGHBORS)[1][:, -1]
     apart = np.linalg.norm(Y[:, None] - Y[near], axis=2)
-    return np.asarray((apart > FAR * np.maximum(reach[:, None], reach[near])).mean(axis=1) > DISTURBED)
+    return np.asarray(
+        (apart > FAR_RATIO_IN_MAP * np.maximum(reach[:, None], reach[near])).mean(axis=1) > MAX_TORN_SHARE
+    )
 
 
 def cases() -> Iterator[tuple[str, Audit]]:

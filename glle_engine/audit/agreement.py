@@ -20,7 +20,7 @@ from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import nearest_rows
 from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.reliability.thresholds import FAR_DISTANCE, FAR_RANK
+from glle_engine.reliability.thresholds import FAR_RANK_RATIO, FAR_RATIO_IN_DATA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,12 +84,12 @@ def far_neighbors(
     is_far = np.ones(near.shape, bool)
     everything = np.arange(len(near))[:, None]
     for space in spaces:
-        in_data, distances = nearest_among(space, rows, min(FAR_RANK * k, len(rows) - 2))
+        in_data, distances = nearest_among(space, rows, min(FAR_RANK_RATIO * k, len(rows) - 2))
         limit = distances[:, min(k, distances.shape[1]) - 1]
         for column, others in enumerate(near.T):
             is_near = (in_data == others[:, None]).any(axis=1) | (in_data[others] == everything).any(axis=1)
             apart = np.linalg.norm(space - space[others], axis=1)
-            is_far[:, column] &= ~is_near & (apart > FAR_DISTANCE * np.maximum(limit, limit[others]))
+            is_far[:, column] &= ~is_near & (apart > FAR_RATIO_IN_DATA * np.maximum(limit, limit[others]))
     return is_far
 
 

@@ -40,23 +40,24 @@ from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.reliability.thresholds import (
-    DISTURBED,
-    FAR,
+    FAR_RATIO_IN_MAP,
     FEW_DISTURBED,
-    GLUED,
-    LIKELY_NEIGHBORS,
     MANY_DISTURBED,
+    MAX_GLUED_SHARE,
+    MAX_TORN_SHARE,
+    MIN_NEIGHBOR_PROBABILITY,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_ARRANGED = 3  # number of islands from which on their arrangement is compared
-MIN_SHAPE = 5  # number of an island's points from which on its shape is compared
-PERMUTATIONS = 8  # the mean R^2 of so many permutations is the R^2 by chance
-SHOWN_TEARS = 100  # pairs of torn neighbors that an audit keeps for drawing
+MIN_ARRANGED_ISLANDS = 3  # the arrangement of fewer islands is not compared
+MIN_SHAPE_POINTS = 5  # the shape of an island with fewer points is not compared
+CHANCE_PERMUTATIONS = 8  # the R^2 by chance is the mean R^2 of this many permutations
+MAX_SHOWN_TEARS = 100  # an audit keeps at most this many pairs of torn neighbors for drawing
 MAX_SEAMS = 9
-MIN_SIDE = 3  # each side of a seam has at least this many points, and half the share `FEW_DISTURBED` of all points
+# Each side of a seam has at least this many points, and half the share `FEW_DISTURBED` of all points.
+MIN_SEAM_POINTS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +163,7 @@ def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer
     Maps 2 j and 2 j + 1 (m, n, p) are such a pair. Returns None for fewer than three islands.
     """
     count = int(islands.max()) + 1
-    if count < MIN_ARRANGED:
+    if count < MIN_ARRANGED_ISLANDS:
         return None
     members = [islands == island for island in range(count)]
     centers = np.array([[Y[rows].mean(axis=0) for rows in members] for Y in maps])
@@ -195,7 +196,7 @@ def neighborhoods(
 def shape_shares(A: NDArray[np.float64], B: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the share (m,) of each island's shape that two maps (n, p) have in common; 0 for fewer than 5 points."""
     members = (islands == island for island in range(int(islands.max()) + 1))
-    return np.array([_beyond_chance(A[rows], B[rows]) if rows.sum() >= MIN_SHAPE else 0.0 for rows in members])
+    return np.array([_beyond_chance(A[rows], B[rows]) if rows.sum() >= MIN_SHAPE_POINTS else 0.0 for rows in members])
 
 
 def shape(shares: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
@@ -229,12 +230,12 @@ def disturbed_by_samples(
     apart = _apart(Y, rows, columns)
     total = np.bincount(rows, weights, len(Y))
     stretch = np.bincount(rows, weights * apart, len(Y)) / np.where(total > 0, total, 1) / (usual or 1.0)
-    is_likely = weights >= LIKELY_NEIGHBORS
-    is_far = is_likely & (apart > FAR * np.maximum(reach[rows], reach[columns]))
+    is_likely = weights >= MIN_NEIGHBOR_PROBABILITY
+    is_far = is_likely & (apart > FAR_RATIO_IN_MAP * np.maximum(reach[rows], reach[columns]))
     torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
-    is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
+    is_torn = torn > MAX_TORN_SHARE * np.maximum(likely, 1e-12)
     squeeze = squeezes.mean(axis=0)
-    is_glued = is_far_in_data.mean(axis=1) > GLUED
+    is_glued = is_far_in_data.mean(axis=1) > MAX_GLUED_SHARE
     pairs, in_map = np.stack([rows, columns], axis=1), _pairs(neighbors)
     tears = _seams("tear", pairs[is_far & is_torn[rows]], in_map, islands, stretch)
     laid = in_map[is_far_in_data.ravel() & is_glued[in_map[:, 0]]]
@@ -274,7 +275,7 @@ def disturbed_by_data(
     stretch, is_torn_pair = _distances_to(Y, in_map, in_data)
     squeeze, _ = _distances_to(points, in_data, in_map)
     is_far = far_neighbors(spaces_of(points), in_map, np.arange(len(Y)), k)
-    is_torn, is_glued = is_torn_pair.mean(axis=1) > DISTURBED, is_far.mean(axis=1) > GLUED
+    is_torn, is_glued = is_torn_pair.mean(axis=1) > MAX_TORN_SHARE, is_far.mean(axis=1) > MAX_GLUED_SHARE
     torn, laid = _pairs(in_data)[is_torn_pair.ravel()], _pairs(in_map)[is_far.ravel()]
     tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_map), islands, stretch)
     folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, squeeze)
@@ -289,12 +290,13 @@ def _distances_to(
     """Return each point's mean distance (n,) to its `other` points (n, k), and which of these points (n, k) are far.
 
     `neighbors` (n, k) are the nearest neighbors among `places` (n, p). Their mean distance, in the median over points,
-    is the unit. A point is far if it is more than `FAR` times as far away as the farthest neighbor of either point.
+    is the unit. A point is far if it is more than `FAR_RATIO_IN_MAP` times as far away as the farthest neighbor of
+    either point.
     """
     rows = np.arange(len(places))[:, None]
     inside, distance = _apart(places, rows, neighbors), _apart(places, rows, other)
     limit = inside.max(axis=1)
-    is_far = distance > FAR * np.maximum(limit[:, None], limit[other])
+    is_far = distance > FAR_RATIO_IN_MAP * np.maximum(limit[:, None], limit[other])
     return distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0), is_far
 
 
@@ -316,7 +318,7 @@ def _seams(
     most 9 seams, the largest first; none if more than the share `MANY_DISTURBED` of the points is disturbed. `score`
     (n,) is the stretch or squeeze of each point.
     """
-    n, min_side = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
+    n, min_side = len(islands), max(MIN_SEAM_POINTS, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)
     is_node[pairs.ravel()] = True
     if not 0 < len(np.unique(pairs[:, 0])) <= MANY_DISTURBED * n:
@@ -342,7 +344,7 @@ def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.f
     pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
     order = np.argsort(-weights, kind="stable")
     distinct, first = np.unique(pairs[order], axis=0, return_index=True)
-    return np.asarray(distinct[np.argsort(first)][:SHOWN_TEARS].reshape(-1, 2))
+    return np.asarray(distinct[np.argsort(first)][:MAX_SHOWN_TEARS].reshape(-1, 2))
 
 
 def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
@@ -350,5 +352,5 @@ def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
     if not (np.ptp(A, axis=0).any() and np.ptp(B, axis=0).any()):
         return 0.0
     rng = generator(len(A), A.shape[1])
-    by_chance = float(np.mean([1 - disparity(A, B[rng.permutation(len(B))]) for _ in range(PERMUTATIONS)]))
+    by_chance = float(np.mean([1 - disparity(A, B[rng.permutation(len(B))]) for _ in range(CHANCE_PERMUTATIONS)]))
     return (1 - disparity(A, B) - by_chance) / max(1 - by_chance, 1e-12)

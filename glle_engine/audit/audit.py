@@ -39,7 +39,12 @@ from glle_engine.audit.halves import MIN_PAIRS, Halves
 from glle_engine.audit.options import AuditOptions
 from glle_engine.audit.sources import source_of
 from glle_engine.audit.statement import Statement, state
-from glle_engine.reliability.thresholds import CLEARANCE, PARTLY, TRUST, UNCLEAR_ISLAND
+from glle_engine.reliability.thresholds import (
+    MIN_PARTLY_TRUSTED_SHARE,
+    MIN_STANDARD_ERRORS,
+    MIN_TRUSTED_SHARE,
+    UNCLEAR_ISOLATED_SHARES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +54,9 @@ if TYPE_CHECKING:
     from glle_engine.audit.result import Audit
     from glle_engine.audit.statement import Facts
 
-STAGES = (MIN_PAIRS, 4, 8, 12)  # numbers of pairs of halves after which an audit is yielded
-FIRST_FINAL = STAGES[1]  # pairs after which the audit may end
-USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands stay
+PAIRS_OF_STAGES = (MIN_PAIRS, 4, 8, 12)  # an audit is yielded after each of these numbers of pairs of halves
+MIN_FINAL_PAIRS = PAIRS_OF_STAGES[1]  # an audit may end after this many pairs of halves
+MAX_USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands stay
 
 
 def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
@@ -94,12 +99,12 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
             return
         halves = Halves(audited)
         embed_executor = pool if source.is_threaded else chosen.executor
-        for pairs in STAGES:
+        for pairs in PAIRS_OF_STAGES:
             halves.extend(pairs, embed_executor, pool)
-            if pairs == FIRST_FINAL:
+            if pairs == MIN_FINAL_PAIRS:
                 audited = audited.compared_with_chance(embed_executor).with_dimension(embed_executor)
             audit_so_far, facts = conclude_from_halves(audited, halves)
-            if pairs >= FIRST_FINAL and (pairs == STAGES[-1] or is_certain(audit_so_far, pairs)):
+            if pairs >= MIN_FINAL_PAIRS and (pairs == PAIRS_OF_STAGES[-1] or is_certain(audit_so_far, pairs)):
                 yield audit_so_far
                 return
             yield _preliminary(audit_so_far, facts)
@@ -113,12 +118,15 @@ def is_certain(audit: Audit, pairs: int) -> bool:
     """
     if audit.level == "no" or audit.remains is None or audit.remains_error is None:
         return True
-    clearance, islands = CLEARANCE * audit.remains_error, audit.islands
-    is_clear = all(abs(audit.remains - threshold) > clearance for threshold in (PARTLY, TRUST)) or pairs >= USUAL_PAIRS
+    clearance, islands = MIN_STANDARD_ERRORS * audit.remains_error, audit.islands
+    is_clear = (
+        all(abs(audit.remains - threshold) > clearance for threshold in (MIN_PARTLY_TRUSTED_SHARE, MIN_TRUSTED_SHARE))
+        or pairs >= MAX_USUAL_PAIRS
+    )
     if not islands.count or islands.in_samples is None:
         return is_clear
     share = islands.in_samples[islands.in_data]
-    is_unclear_island = (share >= UNCLEAR_ISLAND[0]) & (share <= UNCLEAR_ISLAND[1])
+    is_unclear_island = (share >= UNCLEAR_ISOLATED_SHARES[0]) & (share <= UNCLEAR_ISOLATED_SHARES[1])
     return not is_unclear_island.any() and (is_clear or bool(islands.stays.any()))
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 MIN_AUDIT_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
-MEASURED_POINTS = 60  # how often the tests find relations in fewer points was not measured
+MIN_MEASURED_POINTS = 60  # how often the tests find relations in fewer points was not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 
 
@@ -245,7 +245,7 @@ def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if has_structure is False:
-        few = f" More points than {n} may show a relation." if n < MEASURED_POINTS else ""
+        few = f" More points than {n} may show a relation." if n < MIN_MEASURED_POINTS else ""
         yield Note(
             "unseen-structure",
             f"This test cannot see structure within a single column, such as two peaks.{few}",

@@ -58,7 +58,7 @@ from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.linalg.rank_correlation import doubled_centered_ranks
-from glle_engine.reliability.thresholds import CLEAR_GAIN, DOMINANT, STRUCTURE_LEVEL
+from glle_engine.reliability.thresholds import CLEAR_GAIN, MIN_DOMINANT_VARIANCE_SHARE, STRUCTURE_LEVEL
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -69,20 +69,21 @@ if TYPE_CHECKING:
 
 # For the test whether features are related.
 PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # p <= STRUCTURE_LEVEL then means: the data have the largest statistic
-NEIGHBOR = 5  # the test uses the distance to this neighbor
+TESTED_NEIGHBOR = 5  # the test uses the distances to the neighbors of this rank
 # Random rows and features that suffice to detect a relation that a map can show.
 MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
-MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
-MAX_ANSWERS = 8  # p-values of the test that are kept for further maps of the same data
-MIN_EXCHANGED = 8  # at least this many blocks are permuted; blocks are cut if this many have more rows than allowed
-ROUNDING = 1e-9  # smaller differences count as rounding errors
-SMALL = 50  # if a matrix has fewer rows, all its eigenvalues are computed
+MIN_SHARE_OF_LONG_BLOCKS = 0.5  # blocks are cut to a length that at least this share of them has
+MAX_KEPT_P_VALUES = 8  # a process keeps this many p-values of the test for further maps of the same data
+# At least this many blocks are permuted; blocks are cut if this many have more rows than allowed.
+MIN_EXCHANGED_BLOCKS = 8
+MAX_ROUNDING_ERROR = 1e-9  # smaller differences count as rounding errors
+MIN_LANCZOS_ROWS = 50  # all eigenvalues of a matrix with fewer rows are computed
 # For the comparison of neighborhoods.
-NULLS = 4  # number of permuted data sets
-BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
-FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
-MIN_SHARE_OF_COPIES = 0.05  # share of the rows; fewer copies change no test
+PERMUTED_DATA_SETS = 4  # chance is judged by the maps of this many permuted data sets
+BLOCK_POINTS = 1000  # this many points are embedded at a time, because permuted data have costly graphs
+MAX_FALSE_DISCOVERY_RATE = 0.1  # accepted share of false discoveries among the points beyond chance
+MIN_SHARE_OF_COPIES = 0.05  # if a smaller share of the rows are copies, they change no test
 
 
 _ANSWERS: dict[tuple[Any, ...], float | None] = {}  # p-values by seed and digest of the data
@@ -117,7 +118,7 @@ def find_relations(
     blocks = b"" if of_blocks is None else of_blocks.tobytes()
     key = (seed, data.shape, sha256(data.tobytes()).digest(), sha256(blocks).digest())
     if key not in _ANSWERS:
-        if len(_ANSWERS) >= MAX_ANSWERS:
+        if len(_ANSWERS) >= MAX_KEPT_P_VALUES:
             _ANSWERS.pop(next(iter(_ANSWERS)), None)
         _ANSWERS[key] = _test_relations(data, seed, of_blocks)
     return _ANSWERS[key]
@@ -136,7 +137,7 @@ def _test_relations(data: NDArray[np.float64], seed: int, of_blocks: NDArray[np.
     ranks, data = ranks[:, varies] / ranks[:, varies].std(axis=0), data[:, varies]
     deviations = (data / power_of_two(float(np.abs(data).max()))).std(axis=0)
     length = rows.shape[1]
-    k = min(NEIGHBOR + length - 1, len(ranks) // 5)
+    k = min(TESTED_NEIGHBOR + length - 1, len(ranks) // 5)
 
     def statistics(points: NDArray[np.float64]) -> list[float]:
         return [-_closeness(points, k), _top_eigenvalue(points), -_closeness(points * deviations, k)]
@@ -144,9 +145,9 @@ def _test_relations(data: NDArray[np.float64], seed: int, of_blocks: NDArray[np.
     permuted = (_permute_columns(ranks, length, rng) for _ in range(PERMUTATIONS))
     values = np.array([statistics(ranks), *(statistics(copy) for copy in permuted)])
     deviation = values.std(axis=0)
-    standardized = (values - values.mean(axis=0)) / np.where(deviation > ROUNDING, deviation, np.inf)
+    standardized = (values - values.mean(axis=0)) / np.where(deviation > MAX_ROUNDING_ERROR, deviation, np.inf)
     largest = standardized.max(axis=1)
-    return float((largest >= largest[0] - ROUNDING).mean())
+    return float((largest >= largest[0] - MAX_ROUNDING_ERROR).mean())
 
 
 def _permute_columns(data: NDArray[np.float64], length: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -164,9 +165,9 @@ def _equal_blocks(blocks: NDArray[np.int64], limit: int, rng: np.random.Generato
     names, counts = np.unique(blocks, return_counts=True)
     lengths = np.unique(counts)
     enough = np.array([(counts >= length).sum() for length in lengths])
-    is_allowed = enough >= MIN_BLOCKS_SHARE * len(names)
+    is_allowed = enough >= MIN_SHARE_OF_LONG_BLOCKS * len(names)
     length = int(lengths[is_allowed][(lengths * enough)[is_allowed].argmax()])
-    chosen = np.sort(rng.permutation(names[counts >= length])[: max(limit // length, MIN_EXCHANGED)])
+    chosen = np.sort(rng.permutation(names[counts >= length])[: max(limit // length, MIN_EXCHANGED_BLOCKS)])
     length = min(length, max(limit // len(chosen), 1))
     order = np.argsort(blocks, kind="stable")
     first = np.searchsorted(blocks[order], chosen)
@@ -177,7 +178,7 @@ def _equal_blocks(blocks: NDArray[np.int64], limit: int, rng: np.random.Generato
 def _top_eigenvalue(points: NDArray[np.float64]) -> float:
     """Return the largest eigenvalue of the covariance of centered points (n, d)."""
     products = points @ points.T if len(points) <= points.shape[1] else points.T @ points
-    if len(products) < SMALL:
+    if len(products) < MIN_LANCZOS_ROWS:
         return float(np.linalg.eigvalsh(products)[-1] / len(points))
     start = np.cos(np.arange(len(products)))  # not constant: a constant start would be an eigenvector
     return float(eigsh(products, 1, v0=start, tol=1e-8, return_eigenvectors=False)[0] / len(points))
@@ -268,17 +269,17 @@ def compare_with_chance(
     preserved = np.empty(n)
     for block in blocks:
         preserved[block] = _preserved(source.to_points(data[block]), Y[block], k)
-    parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK, rng)]
+    parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK_POINTS, rng)]
     permuted = (
         _permute_columns(data[rows.ravel()], rows.shape[1], rng)
-        for rows, _ in zip(cycle(parts), range(NULLS), strict=False)
+        for rows, _ in zip(cycle(parts), range(PERMUTED_DATA_SETS), strict=False)
     )
     compare = partial(_null, source, k)
-    results = (map if executor is None else executor.map)(compare, permuted, range(NULLS))
+    results = (map if executor is None else executor.map)(compare, permuted, range(PERMUTED_DATA_SETS))
     nulls = []
     for null in results:
         nulls.append(null)
-        on_progress(len(nulls), NULLS, "chance")
+        on_progress(len(nulls), PERMUTED_DATA_SETS, "chance")
     expected = np.array([null.mean() for null in nulls])
     ordered = np.sort(np.concatenate(nulls))
     p_value = (1 + len(ordered) - np.searchsorted(ordered, preserved, "left")) / (1 + len(ordered))
@@ -286,7 +287,7 @@ def compare_with_chance(
 
 
 def _count_blocks(n: int) -> int:
-    return -(-n // BLOCK)
+    return -(-n // BLOCK_POINTS)
 
 
 def neighbors_of_block(n: int, n_neighbors: int) -> int:
@@ -305,9 +306,9 @@ def _preserved(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> N
 
 
 def discoveries(p_value: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which p-values (n,) are significant at the rate `FALSE_DISCOVERIES` (Benjamini and Hochberg, 1995)."""
+    """Return which p-values (n,) are significant at the `MAX_FALSE_DISCOVERY_RATE` (Benjamini and Hochberg, 1995)."""
     ordered = np.sort(p_value)
-    below = ordered <= FALSE_DISCOVERIES * np.arange(1, len(ordered) + 1) / len(ordered)
+    below = ordered <= MAX_FALSE_DISCOVERY_RATE * np.arange(1, len(ordered) + 1) / len(ordered)
     return np.asarray(p_value <= (ordered[below].max() if below.any() else -1.0))
 
 
@@ -329,4 +330,4 @@ def dominant_feature(points: NDArray[np.float64]) -> tuple[int, float] | None:
     variance = (points / power_of_two(float(np.abs(points).max()))).var(axis=0)
     share = float(variance.max() / (variance.sum() or 1.0))
     is_one_of_several = np.count_nonzero(variance) > 1
-    return (int(variance.argmax()), share) if is_one_of_several and share >= DOMINANT else None
+    return (int(variance.argmax()), share) if is_one_of_several and share >= MIN_DOMINANT_VARIANCE_SHARE else None

@@ -22,7 +22,7 @@ import numpy as np
 from glle_engine.audit.agreement import standard_error
 from glle_engine.base.results import brief
 from glle_engine.base.texts import Text, Way, listed, to_json
-from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS
+from glle_engine.reliability.thresholds import MIN_POINTS_FOR_WEAK_STRUCTURE, MIN_STANDARD_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,13 +36,14 @@ QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
 LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however much their halves vary
-MIN_KEPT = 0.05  # share of neighbors beyond chance, below which no map is named for neighbors
-MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its layout
-MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
+MIN_KEPT_BEYOND_CHANCE = 0.05  # no map is named for its neighbors if all keep a smaller share of them beyond chance
+MIN_LAYOUT_CORRELATION = 0.3  # no map is named for its layout if the mean rank correlation is lower
+MIN_TRUSTED_ISLANDS = 3  # a map is named for groups only if some map has this many trusted islands
 # The audit of a map stops after two pairs of halves if its scores are below the best ones by more than this, and its
 # layout also by more than 2.5 standard errors.
 BEHIND = 0.05
-SIMPLEST = ("pca", "t-sne")  # if several maps are as good, the first of these is named, or else the first candidate
+# If several maps are as good, the first of these is named, or else the first candidate.
+PREFERRED_METHODS = ("pca", "t-sne")
 # What to do before reading any map, if the audits of all maps that can be relied on ask for it.
 FIRST: dict[Asks, Text] = {
     "standardize": Text("Standardize the features first: one of them decides what these maps show."),
@@ -167,8 +168,10 @@ class _Scores:
 
 
 _OF_QUESTION: dict[Question, _Scores] = {
-    "neighbors": _Scores(lambda facts: facts.kept, lambda facts: facts.kept_in_halves, MIN_KEPT),
-    "layout": _Scores(lambda facts: facts.fidelity or 0.0, lambda facts: facts.layout.mean(axis=1), MIN_LAYOUT),
+    "neighbors": _Scores(lambda facts: facts.kept, lambda facts: facts.kept_in_halves, MIN_KEPT_BEYOND_CHANCE),
+    "layout": _Scores(
+        lambda facts: facts.fidelity or 0.0, lambda facts: facts.layout.mean(axis=1), MIN_LAYOUT_CORRELATION
+    ),
     "groups": _Scores(lambda facts: facts.grouped, lambda facts: facts.grouped_in_halves),
 }
 
@@ -219,7 +222,7 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
     if not maps:
         return Choices()
     if all(facts.beyond_chance is False for facts in maps):
-        few = f" {n} points are too few to see any but a strong one." if n < FEW_POINTS else ""
+        few = f" {n} points are too few to see any but a strong one." if n < MIN_POINTS_FOR_WEAK_STRUCTURE else ""
         return Choices(nothing=f"Show no map: we found no structure in these data.{few}")
     relied = [facts for facts in maps if facts.level != "no"]
     if not relied:
@@ -270,11 +273,11 @@ def _layout(maps: Sequence[MapFacts]) -> Choice:
 def _groups(maps: Sequence[MapFacts]) -> Choice:
     several = [facts for facts in maps if facts.trusted]
     trusted = max((facts.trusted for facts in maps), default=0)
-    if 1 < trusted < MIN_TRUSTED:
+    if 1 < trusted < MIN_TRUSTED_ISLANDS:
         shown = min((facts for facts in several if facts.trusted == trusted), key=_simplicity)
         words = f"No map separates more than {trusted} groups that can be trusted; {shown.title} shows {trusted}."
         return Choice("groups", None, (), words)
-    if trusted < MIN_TRUSTED:
+    if trusted < MIN_TRUSTED_ISLANDS:
         shown = max(maps, key=lambda facts: facts.islands)
         changing = shown.islands - shown.trusted
         which = f"{changing} of the {shown.islands}" if shown.trusted else f"the {shown.islands}"
@@ -322,11 +325,11 @@ def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> b
     mine, best = scores.halves(facts), scores.halves(leader)
     count = min(len(mine), len(best))
     pairs = (best[:count] - mine[:count]).reshape(-1, 2).mean(axis=1)
-    return float(pairs.mean()) <= CLEARANCE * standard_error(pairs)
+    return float(pairs.mean()) <= MIN_STANDARD_ERRORS * standard_error(pairs)
 
 
 def _simplicity(facts: MapFacts) -> int:
-    return SIMPLEST.index(facts.method) if facts.method in SIMPLEST else len(SIMPLEST)
+    return PREFERRED_METHODS.index(facts.method) if facts.method in PREFERRED_METHODS else len(PREFERRED_METHODS)
 
 
 def _labels(best: MapFacts, as_good: Sequence[MapFacts]) -> tuple[str, tuple[str, ...]]:

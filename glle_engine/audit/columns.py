@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.randomness import generator
-from glle_engine.reliability.thresholds import CLUSTERED
+from glle_engine.reliability.thresholds import MIN_EXCESS_MASS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DENSITIES = 40  # values of lambda
+DENSITY_LEVELS = 40  # the excess mass is computed at this many values of lambda
 EXAMINED_POINTS = 1000
 MAX_COLUMNS = 200
-MIN_VALUES = 20  # columns of fewer points are not examined
+MIN_COLUMN_POINTS = 20  # columns of fewer points are not examined for clusters
 
 
 def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int]:
@@ -39,12 +39,12 @@ def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int
     only where values between others are rare.
     """
     n = len(data)
-    if n < MIN_VALUES:
+    if n < MIN_COLUMN_POINTS:
         return []
     rng = generator(seed, n)
     rows = rng.permutation(n)[:EXAMINED_POINTS]
     columns = range(min(data.shape[1], MAX_COLUMNS))
-    return [column for column in columns if excess_mass(data[rows, column]) * np.sqrt(len(rows)) > CLUSTERED]
+    return [column for column in columns if excess_mass(data[rows, column]) * np.sqrt(len(rows)) > MIN_EXCESS_MASS]
 
 
 def excess_mass(values: NDArray[np.float64]) -> float:
@@ -55,7 +55,7 @@ def excess_mass(values: NDArray[np.float64]) -> float:
         return 0.0
     n, x = len(x), (x - x[0]) / extent
     steps = np.arange(n) / n
-    gains = [_two_modes(x, steps, density) for density in np.geomspace(0.25, 16, DENSITIES)]
+    gains = [_two_modes(x, steps, density) for density in np.geomspace(0.25, 16, DENSITY_LEVELS)]
     return float(max(gains))
 
 

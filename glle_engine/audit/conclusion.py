@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.halves import Halves
     from glle_engine.audit.statement import Facts
 
-REGION_PAIRS = 4  # fewer pairs do not calibrate regions
+MIN_REGION_PAIRS = 4  # fewer pairs of halves do not calibrate regions
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 
@@ -148,7 +148,8 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
     `size` is the size of the embedding, by which the aligned maps were divided.
     """
     pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
-    if pairs < max(REGION_PAIRS, p + 1):  # calibration holds out one pair, and p others must be left to span the region
+    # Calibration holds out one pair, and p others must be left to span the region.
+    if pairs < max(MIN_REGION_PAIRS, p + 1):
         return {}
     around = calibrated_regions(aligned, together=2)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)

@@ -11,20 +11,27 @@ from glle_engine.audit.chance import find_copies
 from glle_engine.base.randomness import generator
 from glle_engine.base.texts import Note, Way
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, NEAR_COPY, SET_DROP, SET_OVERLAP
+from glle_engine.reliability.thresholds import (
+    MAX_NEAR_COPY_RATIO,
+    MAX_STEP_RATIO,
+    MIN_DEPENDENT_COPY_SHARE,
+    MIN_NOTED_COPY_SHARE,
+    SET_DROP,
+    SET_OVERLAP,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-ROWS = 2000  # only the first rows, at most this many, are examined
-FIFTH = 5  # a row has a near-copy if its nearest neighbor is much nearer than this neighbor
-LAGS = (2, 3, 5, 8)  # rows that are this many rows apart have moved apart in a series, but not in a sorted group
-MAX_SET = 9  # largest number of rows in a set of near-copies that is recognized
-MIN_ROWS = 50  # below this number of rows no sets of near-copies are searched
+MAX_EXAMINED_ROWS = 2000  # only the first rows, at most this many, are examined
+COMPARED_NEIGHBOR = 5  # a row has a near-copy if its nearest neighbor is much nearer than its neighbor of this rank
+SERIES_LAGS = (2, 3, 5, 8)  # rows that are this many rows apart have moved apart in a series, but not in a sorted group
+MAX_SET_ROWS = 9  # larger sets of near-copies are not recognized
+MIN_ROWS_FOR_SETS = 50  # in fewer rows, no sets of near-copies are searched
 
-MIN_BLOCKS = 4  # smallest number of blocks that can be halved
+MIN_BLOCKS = 4  # fewer blocks cannot be compared by halves of the blocks
 _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b
 
 
@@ -60,22 +67,22 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     few steps from one group to the next say nothing.
     """
     n, notes, reason = len(points), list[Note](), ""
-    if n < 4 * FIFTH:
+    if n < 4 * COMPARED_NEIGHBOR:
         return notes, reason
     rng = generator(seed, n)
-    points = np.ascontiguousarray(points[:ROWS])
+    points = np.ascontiguousarray(points[:MAX_EXAMINED_ROWS])
     distinct = np.unique(points, axis=0)
     is_by_chance = len(distinct) < len(points) and not find_copies(points, seed).any()
-    examined = distinct if is_by_chance and len(distinct) > FIFTH + 1 else points
-    distance = kneighbors(np.ascontiguousarray(examined), FIFTH)[1]
-    if (copies := float((distance[:, 0] < NEAR_COPY * distance[:, -1]).mean())) >= MIN_COPIES:
+    examined = distinct if is_by_chance and len(distinct) > COMPARED_NEIGHBOR + 1 else points
+    distance = kneighbors(np.ascontiguousarray(examined), COMPARED_NEIGHBOR)[1]
+    if (copies := float((distance[:, 0] < MAX_NEAR_COPY_RATIO * distance[:, -1]).mean())) >= MIN_NOTED_COPY_SHARE:
         text = (
             f"{copies:.0%} of the rows have a near-copy. If they are replicates, give {Way('blocks')}, with the same "
             "value for the replicates of one sample, because halves of the data otherwise share them and the map looks "
             "more certain than it is."
         )
         notes.append(Note("near-copies", text))
-        reason = "most rows have a near-copy" if copies >= DEPENDENT_COPIES else ""
+        reason = "most rows have a near-copy" if copies >= MIN_DEPENDENT_COPY_SHARE else ""
     elif size := _size_of_sets(distinct):
         text = (
             f"The rows form sets of about {size} rows that are each other's nearest rows. If they are replicates, give "
@@ -83,16 +90,18 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
         )
         notes.append(Note("near-copies", text))
         reason = f"the rows form sets of about {size} near-copies"
-    step, *others = (float(np.median(np.linalg.norm(points[lag:] - points[:-lag], axis=1))) for lag in (1, *LAGS))
+    step, *others = (
+        float(np.median(np.linalg.norm(points[lag:] - points[:-lag], axis=1))) for lag in (1, *SERIES_LAGS)
+    )
     order = rng.permutation(len(points))
     usual = float(np.median(np.linalg.norm(points[order[1:]] - points[order[:-1]], axis=1)))
-    if step < MAX_STEP * usual:
+    if step < MAX_STEP_RATIO * usual:
         text = (
             "Rows are nearer to the row before them than to random rows. If they are series or are sorted by subject, "
             f"give {Way('blocks')}, the series or subject of each row."
         )
         notes.append(Note("order-of-rows", text))
-        if step < MAX_STEP * max(others):
+        if step < MAX_STEP_RATIO * max(others):
             reason = "each row is near the row before it, as in a series or among replicates"
     return notes, reason
 
@@ -105,12 +114,12 @@ def _size_of_sets(points: NDArray[np.float64]) -> int:
     1 for k = m - 1, and much less for k = m.
     """
     n = len(points)
-    if n < MIN_ROWS:
+    if n < MIN_ROWS_FOR_SETS:
         return 0
-    near = kneighbors(np.ascontiguousarray(points), MAX_SET)[0]
+    near = kneighbors(np.ascontiguousarray(points), MAX_SET_ROWS)[0]
     closed = np.column_stack([np.arange(n), near])
-    overlaps = np.empty(MAX_SET)
-    for k in range(1, MAX_SET + 1):
+    overlaps = np.empty(MAX_SET_ROWS)
+    for k in range(1, MAX_SET_ROWS + 1):
         sets = closed[:, : k + 1]
         shares = [(sets[:, :, None] == sets[near[:, column], None, :]).any(axis=2).mean() for column in range(k)]
         overlaps[k - 1] = np.mean(shares)

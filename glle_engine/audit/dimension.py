@@ -17,7 +17,7 @@ from glle_engine.base.randomness import generator
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors
 from glle_engine.linalg import dense
 from glle_engine.reliability.resamples import SEPARATE, resample
-from glle_engine.reliability.thresholds import FILLED, SHARED_COORDINATE
+from glle_engine.reliability.thresholds import MIN_EXTRA_DIMENSION, MIN_SQUARED_CANONICAL_CORRELATION
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.reliability.resamples import Embedder
 
-PAIRS = 2  # pairs of halves that are embedded with one more coordinate
+HALF_PAIRS = 2  # this many pairs of halves are embedded with one more coordinate
 MAX_HALVED_POINTS = 2000  # halves are made of at most this many points
 DIMENSION_NEIGHBORS = 10
 
@@ -47,13 +47,13 @@ def find_dimension(
         wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_HALVED_POINTS]))
     places = np.empty((0, *wider.shape))
     with suppress(GlleError):  # the data may not allow one coordinate more
-        maps = resample(wider, 2 * PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
+        maps = resample(wider, 2 * HALF_PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
         places = maps.places[maps.complete_pairs]
     if not len(places):
         return None, None
     filled = intrinsic_dimension(kneighbors(np.ascontiguousarray(places[0]), DIMENSION_NEIGHBORS)[1])
     shared, p = shared_coordinates(places), wider.shape[1] - 1
-    return shared, shared if shared > p and filled >= p + FILLED else None
+    return shared, shared if shared > p and filled >= p + MIN_EXTRA_DIMENSION else None
 
 
 def shared_coordinates(places: NDArray[np.float64]) -> int:
@@ -63,7 +63,7 @@ def shared_coordinates(places: NDArray[np.float64]) -> int:
     """
     pairs = zip(places[::2], places[1::2], strict=True)
     squares = np.median([canonical_correlations(a, b) ** 2 for a, b in pairs], axis=0)
-    return int((squares >= SHARED_COORDINATE).sum())
+    return int((squares >= MIN_SQUARED_CANONICAL_CORRELATION).sum())
 
 
 def canonical_correlations(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:

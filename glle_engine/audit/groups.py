@@ -18,7 +18,7 @@ from glle_engine.reliability.thresholds import GROUP_CONTACT
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
+MAX_DECIMAL_GROUPS = 20  # labels with decimals are groups up to this number of different values
 MAX_NAMED_GROUPS = 5  # a sentence names at most this many groups
 
 
@@ -108,7 +108,7 @@ def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
     These are more than 20 different numbers with decimals, or labels that most points share with no other point.
     """
     sizes, n = np.bincount(classes), len(classes)
-    is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
+    is_measured = names.dtype.kind == "f" and len(names) > MAX_DECIMAL_GROUPS and bool((names != np.round(names)).any())
     if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
         raise InvalidParameterError(
             f"The labels have {len(names):,} different values for {n:,} points, too many to be groups.",

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     Placement = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
-_WIDTH = 4  # the common search finds this multiple of `PLACING_ISLANDS`, so that usually enough are in a half
+PLACING_NEIGHBORS = 5  # the points outside a half are placed by this many neighbors in the half
+_SEARCH_FACTOR = 4  # the common search finds this multiple of `PLACING_NEIGHBORS`, so that usually enough are in a half
 MIN_PAIRS = 2  # pairs of halves that an audit needs
 
 
@@ -184,7 +184,7 @@ class Halves:
         points, rows = np.ascontiguousarray(self.audited.points), self.audited.rows
         own_row = np.full(len(points), -1)
         own_row[rows] = np.arange(len(rows))
-        width = min(_WIDTH * PLACING_ISLANDS, len(rows) - 1)
+        width = min(_SEARCH_FACTOR * PLACING_NEIGHBORS, len(rows) - 1)
         near = nearest_rows(points[rows], points[self.answered], own_row[self.answered], width)[0]
         return rows.astype(np.int32)[near]
 
@@ -200,7 +200,7 @@ class Halves:
         if self._places_islands:
             among = is_outside[self.answered]
             outside, near = self.answered[among], self._candidates[among]
-            near = nearest_in_sample(audited.points, outside, near, half, min(PLACING_ISLANDS, len(half) - 1))
+            near = nearest_in_sample(audited.points, outside, near, half, min(PLACING_NEIGHBORS, len(half) - 1))
             placed_outside = island_places(audited.points, outside, half, places, near)
         nothing = np.zeros(1, bool)
         near = nearest_among(places, audited.rows, audited.options.score_neighbors)[0]
@@ -261,7 +261,7 @@ def island_places(
     `nearest` (m, 5) if they are known already.
     """
     placed = Y.copy()
-    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS, nearest).embed(Y[chosen])
+    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_NEIGHBORS, nearest).embed(Y[chosen])
     return placed
 
 

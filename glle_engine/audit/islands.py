@@ -41,26 +41,27 @@ from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighb
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.reliability.thresholds import (
     CHANCE_GAP,
-    CUT_CONTACT,
-    FAR_CLUMP,
-    ISLAND_CONTACT,
-    SMALL_ISLAND,
-    STAYS,
-    WIDER_REACH,
+    FAR_CLUMP_REACHES,
+    MAX_CUT_CONTACT_RATIO,
+    MAX_ISLAND_CONTACT,
+    MAX_REACH_RATIO,
+    MIN_ISOLATED_SHARE,
+    SMALL_ISLAND_SHARE,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.spatial import cKDTree
 
-COMPONENTS = (10, 3)  # islands that are isolated among this many principal components are isolated in the data, too
-MIN_ISLAND_POINTS = 8  # points of the smallest island
-INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
-TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
-MANY = 5000  # above this number of points a random sample is compared
+# Islands that are isolated among this many principal components are isolated in the data, too.
+DATA_COMPONENTS = (10, 3)
+MIN_ISLAND_POINTS = 8  # smaller clusters of points are not islands
+REACH_NEIGHBOR = 5  # the reach is the distance to this neighbor in maps of two dimensions and more
+MAX_TREE_DIMENSIONS = 10  # up to this dimension a k-d tree is faster than computing all distances
+MAX_COMPARED_POINTS = 5000  # of more points, a random sample of this size is compared
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
-CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
-MIN_CUT = 4  # islands of fewer points are not cut in two
+CUT_SHARES = (0.25, 0.5, 0.75)  # an island is cut in two so that these shares of its points are on one side
+MIN_POINTS_TO_CUT = 4  # islands of fewer points are not cut in two
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ class Islands:
         """Whether each island (m,) can be trusted: it is isolated in 80 % of the halves, and in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
-        return np.asarray((self.in_samples >= STAYS) & self.in_data)
+        return np.asarray((self.in_samples >= MIN_ISOLATED_SHARE) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
@@ -111,7 +112,7 @@ class Islands:
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         inside = self.in_samples if self.in_halves is None else self.in_halves
-        return np.asarray((np.maximum(self.in_samples, inside) >= STAYS) & ~self.in_data)
+        return np.asarray((np.maximum(self.in_samples, inside) >= MIN_ISOLATED_SHARE) & ~self.in_data)
 
     @property
     def count(self) -> int:
@@ -157,7 +158,7 @@ def islands_of_embedding(Y: NDArray[np.float64], points: NDArray[np.float64], *,
     """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
-    is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND * len(Y)
+    is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND_SHARE * len(Y)
     if (is_torn_off := is_small & ~in_data).any():
         of_points[(of_points >= 0) & is_torn_off[of_points]] = -1
         of_points = numbered(of_points)
@@ -174,11 +175,11 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
     features, noise makes all distances nearly equal, and only the first components show the gap.
     """
     holds = isolated(points, islands)
-    limit = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
+    limit = min(DATA_COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
     if len(holds) == 1 or holds.all() or limit < 1:
         return holds
     scores = principal_axes(np.ascontiguousarray(points), limit, silent).scores
-    for count in sorted({min(count, limit) for count in COMPONENTS}):
+    for count in sorted({min(count, limit) for count in DATA_COMPONENTS}):
         holds = holds | isolated(np.ascontiguousarray(scores[:, :count]), islands)
     return holds
 
@@ -228,8 +229,8 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     cluster is isolated, all other points belong to island 0. Of more than 5,000 points, a random sample is clustered.
     """
     n = len(Y)
-    if n > MANY:
-        rows = generator(n, 0).permutation(n)[:MANY]
+    if n > MAX_COMPARED_POINTS:
+        rows = generator(n, 0).permutation(n)[:MAX_COMPARED_POINTS]
         return np.asarray(find_islands(Y[rows])[_tree(Y[rows]).query(Y)[1]])
     if n < 2 * MIN_ISLAND_POINTS:
         return np.zeros(n, np.int64)
@@ -245,7 +246,7 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
     A point that HDBSCAN puts into no cluster joins the island of the nearest point in a cluster.
     """
-    min_size = max(MIN_ISLAND_POINTS, int(SMALL_ISLAND * len(Y)))
+    min_size = max(MIN_ISLAND_POINTS, int(SMALL_ISLAND_SHARE * len(Y)))
     clusters = clusters_of(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
     if not (is_known := clusters >= 0).any():
         return np.zeros(len(Y), np.int64)
@@ -285,7 +286,7 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
             clumps = _grown(Y[rows], clusters_of(Y[rows], MIN_ISLAND_POINTS))
             split[rows] = np.where(clumps >= 0, split.max() + 1 + clumps, -1)
     split = _join_touching(Y, numbered(split))
-    is_large = np.bincount(split[split >= 0]) >= SMALL_ISLAND * len(Y)
+    is_large = np.bincount(split[split >= 0]) >= SMALL_ISLAND_SHARE * len(Y)
     is_rest = (split >= 0) & is_large[split]
     return _join_touching(Y, numbered(np.where(is_rest, islands, np.where(split >= 0, split + count, -1))))
 
@@ -294,15 +295,15 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
     """Let points without a cluster (-1) join one, the nearest point first; return the new cluster (n,) of each point.
 
     A chain of points thus joins the cluster at which it begins. A point that is farther from all clusters than
-    `FAR_CLUMP` times the reach of all points starts a new clump, which becomes a cluster if it grows to 8 points.
-    Points of smaller clumps stay without a cluster.
+    `FAR_CLUMP_REACHES` times the reach of all points starts a new clump, which becomes a cluster if it grows to 8
+    points. Points of smaller clumps stay without a cluster.
     """
     clusters = clusters.copy()
     if (clusters < 0).all():  # all points are one cluster, which grows from the denser half of its points
         core = kneighbors(np.ascontiguousarray(Y), MIN_ISLAND_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
-    limit, count = FAR_CLUMP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
+    limit, count = FAR_CLUMP_REACHES * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
     rows = np.flatnonzero(is_open)
     distance, nearest = _tree(Y[~is_open]).query(Y[rows])
     joined = clusters[~is_open][nearest]
@@ -332,10 +333,10 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
     """
     points, islands = points[islands >= 0], islands[islands >= 0]
     _, touching, reach = contact(points, islands)
-    holds = touching <= ISLAND_CONTACT
+    holds = touching <= MAX_ISLAND_CONTACT
     for island in np.flatnonzero(holds & (touching > 0)):
         cut = _cut_contact(points[islands == island], len(points), reach[island])
-        holds[island] = touching[island] <= CUT_CONTACT * cut
+        holds[island] = touching[island] <= MAX_CUT_CONTACT_RATIO * cut
     return np.asarray(holds)
 
 
@@ -344,7 +345,7 @@ def _most_contact(
 ) -> NDArray[np.float64]:
     """Return up to which share (m,) of its points may touch other islands while an island counts as isolated."""
     cuts = (_cut_contact(points[islands == island], len(points), each) for island, each in enumerate(reach))
-    return np.array([min(ISLAND_CONTACT, CUT_CONTACT * cut) for cut in cuts])
+    return np.array([min(MAX_ISLAND_CONTACT, MAX_CUT_CONTACT_RATIO * cut) for cut in cuts])
 
 
 def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
@@ -354,12 +355,12 @@ def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
     `reach` is the island's reach, which `contact` returns; above 5,000 points it was measured in a sample, and is
     measured again.
     """
-    if len(points) < MIN_CUT:
+    if len(points) < MIN_POINTS_TO_CUT:
         return 0.0
-    reach = reach if n <= MANY else _reach(points, n)
+    reach = reach if n <= MAX_COMPARED_POINTS else _reach(points, n)
     centered, shares = points - points.mean(axis=0), []
     along = centered @ np.linalg.svd(centered, full_matrices=False)[2][0]
-    for cut in CUTS:
+    for cut in CUT_SHARES:
         is_right = along > np.quantile(along, cut)
         sides = points[is_right], points[~is_right]
         touching = sum(int((_nearest(a, b, reach) <= reach).sum()) for a, b in (sides, sides[::-1]))
@@ -376,15 +377,15 @@ def contact(
     Groups of one point touch no group. Of more than 5,000 points a random sample is compared, with at least one point
     of each group.
     """
-    if len(points) > MANY:
+    if len(points) > MAX_COMPARED_POINTS:
         rng = generator(len(points), 1)
         first = np.unique(groups, return_index=True)[1]
-        rows = np.union1d(rng.permutation(len(points))[:MANY], first)
+        rows = np.union1d(rng.permutation(len(points))[:MAX_COMPARED_POINTS], first)
         points, groups = points[rows], groups[rows]
     count = int(groups.max()) + 1
     members = [np.flatnonzero(groups == group) for group in range(count)]
     reach = np.array([_reach(points[rows], len(points)) for rows in members])
-    limits = np.clip(reach, reach[:, None], WIDER_REACH * reach[:, None])
+    limits = np.clip(reach, reach[:, None], MAX_REACH_RATIO * reach[:, None])
     touches = np.zeros((len(points), count), bool)
     for group, rows in enumerate(members):
         limit, of_group = limits[groups, group], points[rows]
@@ -411,7 +412,7 @@ def _tree(points: NDArray[np.float64]) -> cKDTree:
 
 def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
     """Return the distance (m,) of each point to the nearest of `others`; distances above `limit` may be infinite."""
-    if points.shape[1] <= TREE_DIMENSIONS:
+    if points.shape[1] <= MAX_TREE_DIMENSIONS:
         return np.asarray(_tree(others).query(points, distance_upper_bound=np.nextafter(limit, np.inf))[0])
     return kneighbors_to(np.ascontiguousarray(others), points, 1)[1][:, 0]
 
@@ -430,19 +431,19 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     if len(points) == 2:
         return float(np.linalg.norm(points[0] - points[1]))
     k = min(DIMENSION_NEIGHBORS, len(points) - 1)
-    if points.shape[1] <= TREE_DIMENSIONS:
+    if points.shape[1] <= MAX_TREE_DIMENSIONS:
         distance = _tree(points).query(points, k + 1)[0][:, 1:]
     else:
         distance = kneighbors(np.ascontiguousarray(points), k)[1]
-    fifth = min(INNER_NEIGHBOR, k)
+    fifth = min(REACH_NEIGHBOR, k)
     usual = float(np.median(distance[:, fifth - 1]))
     distinct = distance[distance[:, 0] > 0]
-    if k < MIN_CUT or not len(distinct):
+    if k < MIN_POINTS_TO_CUT or not len(distinct):
         return usual
     dimension = intrinsic_dimension(distinct) * (k - 2) / (k - 1)  # removes the bias of few neighbors
     if len(points) <= DIMENSION_NEIGHBORS:  # too few for this estimate: a piece of a curve is nearly straight
         squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
         dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2
     dimension = float(np.clip(dimension, 1, 2))
-    needed = INNER_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + CHANCE_GAP) - INNER_NEIGHBOR, 0.0)
-    return float(usual * (needed / INNER_NEIGHBOR) ** (1 / dimension))
+    needed = REACH_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + CHANCE_GAP) - REACH_NEIGHBOR, 0.0)
+    return float(usual * (needed / REACH_NEIGHBOR) ** (1 / dimension))

@@ -49,7 +49,8 @@ QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}
 # Methods that also embed permuted data with the iterations of `QUICK`, because their maps of such data then keep as
 # many neighbors as with the default iterations. Maps by UMAP do not.
 QUICK_NULLS = ("t-sne",)
-THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets other threads run
+# Methods of a library that may run in several threads at once: openTSNE computes in one thread, and lets others run.
+PARALLEL_METHODS = ("t-sne",)
 MAX_DENSE_BYTES = 2**31  # sparse data are refused if they need more bytes as dense rows
 
 
@@ -185,7 +186,7 @@ def source_of_method(
     notes = _scale_notes(data, spec) if made is None else made.notes
     source = Source(
         method.title, data, partial(_points, spec=spec), again, embedder, wider,
-        is_threaded=not method.libraries or method.name in THREADED, is_linear=method.linear,
+        is_threaded=not method.libraries or method.name in PARALLEL_METHODS, is_linear=method.linear,
         is_placed_by_chance=method.random or _is_joined(notes), notes=notes,
     )  # fmt: skip
     return source, checked_coordinates(Y, len(data)) if made is None else made.Y

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from glle_engine.audit.answers import MIN_ARRANGED
+from glle_engine.audit.answers import MIN_ARRANGED_ISLANDS
 from glle_engine.base.results import brief
 from glle_engine.base.texts import Line, Role, Text, Way, joined, listed
 from glle_engine.reliability.thresholds import (
     FEW_DISTURBED,
-    FEW_POINTS,
     MANY_DISTURBED,
+    MIN_DISTANCE_CORRELATION,
     MIN_KEPT,
-    MOST_SAMPLES,
-    NEAR_IN_DATA,
-    PARTLY,
-    SMALL_TEAR,
-    TRUE_DISTANCES,
-    TRUST,
+    MIN_PARTLY_TRUSTED_SHARE,
+    MIN_POINTS_FOR_WEAK_STRUCTURE,
+    MIN_SHARE_NEAR_IN_DATA,
+    MIN_SHARE_OF_MOST_SAMPLES,
+    MIN_TRUSTED_SHARE,
+    SMALL_TEAR_SHARE,
 )
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
         )
         action = "Read clusters of single columns from this map, and no relations between columns"
         return "partly", action, f"{named} {clusters}"
-    if facts.has_structure is False and facts.n < FEW_POINTS:
+    if facts.has_structure is False and facts.n < MIN_POINTS_FOR_WEAK_STRUCTURE:
         action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
         return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"
     if facts.has_structure is False:
@@ -225,7 +225,7 @@ def _on_samples(facts: Facts) -> Statement:
     trusted = {thing: text for thing, (is_trusted, text) in things.items() if is_trusted}
     distrusted = {thing: text for thing, (is_trusted, text) in things.items() if not is_trusted}
     stays = int(facts.islands.stays.sum())
-    is_whole = stays == facts.islands.count if stays else facts.remains >= TRUST
+    is_whole = stays == facts.islands.count if stays else facts.remains >= MIN_TRUSTED_SHARE
     is_sound = is_whole and not _disturbances(facts) and facts.hidden is None
     level: Level = "trust" if is_sound and not distrusted.keys() - {"neighbors"} else "partly"
     if facts.has_structure is None:
@@ -252,24 +252,26 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
     if stays := islands.stays.any():
         yield "islands", (True, _trusted_islands(islands))
         between = "the distances between islands"
-        if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
+        if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED_ISLANDS:
             yield "arrangement", (False, f"{between} (this method places them by chance)")
-        elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
+        elif arrangement is not None and (islands.stays.all() or arrangement.share < MIN_TRUSTED_SHARE):
             # Distances to an island that does not stay mean nothing, so they are trusted only if all islands stay.
-            is_arranged = arrangement.share >= TRUST
-            yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, TRUST))
+            is_arranged = arrangement.share >= MIN_TRUSTED_SHARE
+            yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, MIN_TRUSTED_SHARE))
         if shape is not None:
-            text = "the shapes of the islands" + _scale(facts, shape.share, TRUST)
-            yield "shape", (shape.share >= TRUST, text)
+            text = "the shapes of the islands" + _scale(facts, shape.share, MIN_TRUSTED_SHARE)
+            yield "shape", (shape.share >= MIN_TRUSTED_SHARE, text)
     elif islands.count:
         yield "islands", (False, "the islands as separate groups")
     if not stays:
-        is_true = max(facts.fidelity.straight, facts.fidelity.along) >= TRUE_DISTANCES
-        text = "the rough layout" if PARTLY <= facts.remains < TRUST else "the layout"
-        scale = _scale(facts, facts.remains, PARTLY if facts.remains < TRUST else TRUST)
-        if facts.remains >= PARTLY and not is_true:
+        is_true = max(facts.fidelity.straight, facts.fidelity.along) >= MIN_DISTANCE_CORRELATION
+        text = "the rough layout" if MIN_PARTLY_TRUSTED_SHARE <= facts.remains < MIN_TRUSTED_SHARE else "the layout"
+        scale = _scale(
+            facts, facts.remains, MIN_PARTLY_TRUSTED_SHARE if facts.remains < MIN_TRUSTED_SHARE else MIN_TRUSTED_SHARE
+        )
+        if facts.remains >= MIN_PARTLY_TRUSTED_SHARE and not is_true:
             scale = " (its distances are not the distances of the data)"
-        yield "layout", (facts.remains >= PARTLY and is_true, text + scale)
+        yield "layout", (facts.remains >= MIN_PARTLY_TRUSTED_SHARE and is_true, text + scale)
     yield "neighbors", _neighbors(facts)
 
 
@@ -278,13 +280,13 @@ def _neighbors(facts: Facts) -> tuple[bool, str]:
     near, text = facts.neighborhoods, "single neighbors"
     if near is None:
         return False, text
-    if near.share < PARTLY:
-        return False, text + _scale(facts, near.share, PARTLY)
-    if facts.fidelity.near < NEAR_IN_DATA:
+    if near.share < MIN_PARTLY_TRUSTED_SHARE:
+        return False, text + _scale(facts, near.share, MIN_PARTLY_TRUSTED_SHARE)
+    if facts.fidelity.near < MIN_SHARE_NEAR_IN_DATA:
         return False, f"{text} (too few are near in the data)"
     if not facts.has_gain:
         return False, f"{text} (maps of data without structure keep hardly fewer of them)"
-    return True, "which points are neighbors" + _scale(facts, near.share, PARTLY)
+    return True, "which points are neighbors" + _scale(facts, near.share, MIN_PARTLY_TRUSTED_SHARE)
 
 
 def _scale(facts: Facts, share: float, needed: float) -> str:
@@ -301,7 +303,7 @@ def _exceptions(facts: Facts) -> list[str]:
             f"{one} {listed(_names(islands, ~stays))}" if count <= MAX_NAMED_ISLANDS else f"the other {count} islands"
         )
         parts.append(f"{subject} as {'a separate group' if count == 1 else 'separate groups'}")
-    if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
+    if facts.remains is not None and MIN_PARTLY_TRUSTED_SHARE <= facts.remains < MIN_TRUSTED_SHARE and not stays.any():
         parts.append("details of the layout")
     if facts.is_preliminary:
         return parts
@@ -338,7 +340,7 @@ def _reasons(facts: Facts) -> list[str]:
         named = _named(islands, islands.is_cut)
         reasons.append(f"{one} separate in the maps but not in the data, so that the method may have cut {them}{named}")
     changing = ~islands.stays & ~islands.is_cut
-    is_usual = changing & (False if islands.in_samples is None else islands.in_samples >= MOST_SAMPLES)
+    is_usual = changing & (False if islands.in_samples is None else islands.in_samples >= MIN_SHARE_OF_MOST_SAMPLES)
     for chosen, how in (
         (changing & ~is_usual, "not separate in other samples"),
         (is_usual, "separate in most other samples, but not in all"),
@@ -372,7 +374,7 @@ def _kept(fidelity: Agreement, subject: str = "it") -> str:
 def _true_distances(fidelity: Agreement) -> str:
     """Return a clause that says whether the map's distances rank like distances in the data, straight or along it."""
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
-    is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
+    is_straight, is_along = (value >= MIN_DISTANCE_CORRELATION for value in (fidelity.straight, fidelity.along))
     if is_straight and is_along:
         return f"its distances rank like the distances in the data (correlation {fidelity.straight:.2f})"
     if is_straight:
@@ -385,14 +387,14 @@ def _true_distances(fidelity: Agreement) -> str:
 def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     """Return clauses that say which distances and neighbors disagree with the data, and others that say which agree."""
     fidelity, false, true = facts.fidelity, list[str](), list[str]()
-    if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
-        is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
+    if facts.remains is not None and facts.remains >= MIN_PARTLY_TRUSTED_SHARE and not facts.islands.stays.any():
+        is_true = max(fidelity.straight, fidelity.along) >= MIN_DISTANCE_CORRELATION
         (true if is_true else false).append(_true_distances(fidelity))
-    shares = f"{fidelity.near:.0%} of its neighbors are near in the data ({NEAR_IN_DATA:.0%} needed)"
+    shares = f"{fidelity.near:.0%} of its neighbors are near in the data ({MIN_SHARE_NEAR_IN_DATA:.0%} needed)"
     if facts.neighborhoods is not None:
         shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample"
-    if fidelity.near < NEAR_IN_DATA:
-        false.append(f"{shares} ({PARTLY:.0%} needed)" if facts.neighborhoods is not None else shares)
+    if fidelity.near < MIN_SHARE_NEAR_IN_DATA:
+        false.append(f"{shares} ({MIN_PARTLY_TRUSTED_SHARE:.0%} needed)" if facts.neighborhoods is not None else shares)
     elif _neighbors(facts)[0]:
         true.append(shares)  # the threshold for neighbors in another sample is in the line of what to read
     return false, true
@@ -437,7 +439,7 @@ def _sides(seam: Seam, islands: Islands) -> str:
         (islands.names[max(island, 0)], len(side)) for island, side in zip(seam.islands, seam.sides, strict=True)
     )
     is_tear = seam.kind == "tear"
-    if is_tear and min(first, second) < SMALL_TEAR * len(islands.of_points):
+    if is_tear and min(first, second) < SMALL_TEAR_SHARE * len(islands.of_points):
         where = f" between islands {a} and {b}" if a != b else ""
         return f"the map has a small tear{where} ({first} and {second} points)"
     if a != b:

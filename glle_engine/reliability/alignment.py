@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MIN_EMBEDDINGS = 4  # so that three embeddings are left for a covariance if a quarter is held out
-LEVELS = (0.5, 0.9)  # coverage of the regions
+REGION_COVERAGES = (0.5, 0.9)  # regions are calibrated for these coverages
 FOLDS = 4
-CALIBRATED = 20_000  # the radii are calibrated on at most this many evenly spaced points, to limit memory use
-NEW_SAMPLE = math.sqrt(2)  # a prediction region is wider by this factor, because its center scatters, too
+# The radii are calibrated on at most this many evenly spaced points, to limit memory use.
+MAX_CALIBRATION_POINTS = 20_000
+# A prediction region is wider than a confidence region by this factor, because its center scatters, too.
+NEW_SAMPLE_FACTOR = math.sqrt(2)
 MIN_EIGENVALUE_RATIO = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
 
 
@@ -152,7 +154,7 @@ class Regions:
 
     def of_new_sample(self) -> Regions:
         """Return prediction regions: wider by the root of 2, to contain the positions of points in one new sample."""
-        return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
+        return replace(self, radii=tuple(NEW_SAMPLE_FACTOR * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
         """Return (n,) bool: whether the position of each point in `places` (n, p) lies in its own region of `level`."""
@@ -171,7 +173,7 @@ def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
     predicts the other.
     """
     n, embeddings = len(aligned.original), aligned.embeddings
-    rows = np.arange(0, n, -(-n // CALIBRATED))
+    rows = np.arange(0, n, -(-n // MAX_CALIBRATION_POINTS))
     distances = []
     for fold in range(FOLDS):
         is_held = np.arange(len(embeddings)) // together % FOLDS == fold
@@ -179,8 +181,10 @@ def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
         half_axes = _half_axes(covariance)
         distances += [_distances(place[rows] - mean, half_axes) for place in embeddings[is_held]]
     ordered = np.sort(np.concatenate(distances))
-    radii = tuple(float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in LEVELS)
-    return Regions(aligned.original, _half_axes(aligned.covariance), LEVELS, radii)
+    radii = tuple(
+        float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in REGION_COVERAGES
+    )
+    return Regions(aligned.original, _half_axes(aligned.covariance), REGION_COVERAGES, radii)
 
 
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -42,12 +42,15 @@ if TYPE_CHECKING:
 
 HALF_SAMPLES = 20
 CALIBRATION_DRAWS = 40
-STEPS = 6  # the most scales that are tried
-CLOSE = 0.1  # the search stops at this relative difference of the medians, which is below the error of 20 half-samples
-SATURATED = 0.2  # below this slope of log spread over log scale, the scale hardly matters; usual slopes are about .5
+MAX_TRIED_SCALES = 6  # the search for the scale ends after it has tried this many scales
+# The search ends when the medians differ by at most this share, which is below the error of 20 half-samples.
+MEDIAN_TOLERANCE = 0.1
+# Below this slope of log spread over log scale, the scale hardly matters; usual slopes are about .5.
+MIN_SPREAD_SLOPE = 0.2
 LARGEST, SMALLEST = 1e3, 1e-6  # limits of the scales that are tried
 POORLY_CORRELATED = "scale-poorly-correlated"
-CORRELATED = 0.5  # rank correlation: below it the two spreads share less than a quarter of the variance of their ranks
+# At a lower rank correlation, the two spreads share less than a quarter of the variance of their ranks.
+MIN_RANK_CORRELATION = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +111,7 @@ class Calibration:
                 f"{times} at the scale {self.scale:.3g}, the closest of {len(self.trace)} tried. Multiply or divide "
                 "spreads by this factor, or compare them within this posterior only.",
             )
-        if self.rank_correlation < CORRELATED:
+        if self.rank_correlation < MIN_RANK_CORRELATION:
             yield Note(
                 POORLY_CORRELATED,
                 f"Draws and half-samples disagree about which points are uncertain (rank correlation "
@@ -170,14 +173,14 @@ def calibrate(
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None
-    for step in range(STEPS):
+    for step in range(MAX_TRIED_SCALES):
         drawn = np.empty((n_draws, *posterior.embedding.shape))
         for index, draw in enumerate(posterior.draws(n_draws, seed=seed, scale=scale)):
             drawn[index] = draw.embedding
-            on_progress(step, STEPS, "calibration")
+            on_progress(step, MAX_TRIED_SCALES, "calibration")
         spreads.append(_spread("draws", drawn, posterior.embedding))
         trace.append((scale, float(np.median(spreads[-1])) / float(np.median(half_sample_spread))))
-        on_progress(step + 1, STEPS, "calibration")
+        on_progress(step + 1, MAX_TRIED_SCALES, "calibration")
         if _is_close(trace[-1][1]):
             break
         below = [pair for pair in trace if pair[1] < 1]
@@ -186,7 +189,7 @@ def calibrate(
             slope = _slope(trace)
         if below and above:  # interpolate between the two scales with the ratios nearest to 1 on either side
             scale = _between(max(below, key=lambda pair: pair[1]), min(above, key=lambda pair: pair[1]))
-        elif slope is not None and slope < SATURATED:
+        elif slope is not None and slope < MIN_SPREAD_SLOPE:
             break
         else:
             step_size = -dense.log(trace[-1][1]) / (slope or 0.5)
@@ -197,7 +200,7 @@ def calibrate(
         ratio=trace[best][1],
         rank_correlation=rank_correlation(spreads[best], half_sample_spread),
         slope=slope,
-        saturated=bool(slope is not None and slope < SATURATED and not _is_close(trace[best][1])),
+        saturated=bool(slope is not None and slope < MIN_SPREAD_SLOPE and not _is_close(trace[best][1])),
         half_sample_spread=half_sample_spread,
         draw_spread=spreads[best],
         trace=tuple(trace),
@@ -220,7 +223,7 @@ def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.fl
 
 def _is_close(ratio: float) -> bool:
     """Return whether the ratio of two median spreads is close enough to 1 to accept a scale."""
-    return 1 / (1 + CLOSE) <= ratio <= 1 + CLOSE
+    return 1 / (1 + MEDIAN_TOLERANCE) <= ratio <= 1 + MEDIAN_TOLERANCE
 
 
 def _between(a: tuple[float, float], b: tuple[float, float]) -> float:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=MethodSpec)
 HALF = 0.5
-_MIN_COUNT = 5  # with fewer neighbors the graph of a plane is often disconnected
+_MIN_NEIGHBORS = 5  # with fewer neighbors, the graph of points on a plane is often disconnected
 _SEEDS = 2**63
 
 
@@ -162,7 +162,7 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
         value = getattr(spec, name)
         if parameter.counts and isinstance(value, (int, float)) and value > 0:
             less = value * math.sqrt(share)
-            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _MIN_COUNT))
+            changes[name] = max(less if isinstance(value, float) else math.ceil(less), min(value, _MIN_NEIGHBORS))
     return changes
 
 

@@ -48,10 +48,11 @@ if TYPE_CHECKING:
     from glle_engine.posterior.placement import Extension
     from glle_engine.posterior.posterior import Posterior
 
-_RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
+# A stream has this many resamples; the upper bits of the counter are the number of the stream.
+_RESAMPLES_PER_STREAM = 1 << 32
 MIN_HALVED_POINTS = 20
-_WIDTH = 3  # the search among all points finds this multiple of k neighbors, so that usually k are in a sample
-PLACING = 10  # a point outside the sample is placed by this many neighbors in the sample
+_SEARCH_FACTOR = 3  # the search among all points finds this multiple of k neighbors, so that usually k are in a sample
+PLACING_NEIGHBORS = 10  # a point outside the sample is placed by this many neighbors in the sample
 _REG = 1e-3  # ridge of the weights that place a point
 
 
@@ -223,9 +224,9 @@ def resample(
     """
     count, first = check_integer("count", count, 0), check_integer("first", first, 0)
     seed = check_integer("seed", seed, 0, counter=True)
-    if first + count > _RESAMPLES:
+    if first + count > _RESAMPLES_PER_STREAM:
         raise InvalidParameterError(
-            f"Resamples {first} to {first + count - 1} are beyond the {_RESAMPLES:,} resamples of one seed.",
+            f"Resamples {first} to {first + count - 1} are beyond the {_RESAMPLES_PER_STREAM:,} resamples of one seed.",
             remedy="Give a smaller first number, or another seed.",
         )
     embed.require_possible()
@@ -250,7 +251,7 @@ def resample(
 
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
     """Return the random half of resample `number`, which depends only on the embedder, the stream and the seed."""
-    counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
+    counter = stream.number * _RESAMPLES_PER_STREAM + (number // 2 if stream.paired else number)
     rng = generator(seed, counter)
     is_second = stream.paired and number % 2 == 1
     size = len(embed.rows) // 2
@@ -350,7 +351,7 @@ class PosteriorEmbedder(Embedder):
     def _near(self) -> NDArray[np.int32]:
         """The 3 k nearest points of each point (n, 3 k) among all points, from which neighbors in a half are taken."""
         assert isinstance(self.points, np.ndarray)
-        return kneighbors(self.points, min(_WIDTH * self.spec.n_neighbors, len(self.points) - 1))[0]
+        return kneighbors(self.points, min(_SEARCH_FACTOR * self.spec.n_neighbors, len(self.points) - 1))[0]
 
     def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
         """Return the k nearest points in a half for each point (n, k), as indices into `chosen`, the rows of the half.
@@ -359,7 +360,7 @@ class PosteriorEmbedder(Embedder):
         the search is approximate, the noise is not isotropic, the data are not dense points, or the half is small.
         """
         is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
-        if not (is_usual and isinstance(self.points, np.ndarray) and _WIDTH * len(chosen) >= self.shape[0]):
+        if not (is_usual and isinstance(self.points, np.ndarray) and _SEARCH_FACTOR * len(chosen) >= self.shape[0]):
             return None
         return nearest_in_sample(self.points, np.arange(self.shape[0]), self._near, chosen, k)
 
@@ -465,7 +466,7 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
 
 
 def placing_weights(
-    known: Data, rest: Data, count: int = PLACING, nearest: NDArray[np.int32] | None = None
+    known: Data, rest: Data, count: int = PLACING_NEIGHBORS, nearest: NDArray[np.int32] | None = None
 ) -> Extension:
     """Return the LLE weights of points `rest` (m, d) on their `count` nearest points in `known` (n, d).
 

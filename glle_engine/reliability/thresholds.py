@@ -6,57 +6,73 @@ All shares are in [0, 1]: an R^2, or a share of neighbors, points or resamples. 
 from __future__ import annotations
 
 # Shares of a map that another sample would reproduce: `remains`, arrangement and shape.
-TRUST = 0.6  # shares from here on are trusted
-PARTLY = 0.3  # layouts are trusted roughly from here on, and neighborhoods from this share beyond chance on
-FEW_POINTS = 100  # with fewer points, an audit may miss all but a strong structure
-STAYS = 0.8  # an island or a pair of groups is trusted if it is isolated in at least this share of resamples
-UNCLEAR_ISLAND = (0.6, 0.95)  # if an island is isolated in a share of resamples between these, more halves are made
-MOST_SAMPLES = 0.5  # an island is said to be separate in most samples from this share of resamples on
-CLEARANCE = 2.5  # if a share is this many standard errors from all thresholds, more resamples would change no statement
+MIN_TRUSTED_SHARE = 0.6  # an answer is trusted if at least this share of the map would remain in another sample
+# Layouts are trusted roughly from this share on, and neighborhoods from this share beyond chance on.
+MIN_PARTLY_TRUSTED_SHARE = 0.3
+MIN_POINTS_FOR_WEAK_STRUCTURE = 100  # with fewer points, an audit may miss all but a strong structure
+# An island or a pair of groups is trusted if it is isolated in at least this share of resamples.
+MIN_ISOLATED_SHARE = 0.8
+# More halves are made if an island is isolated in a share of resamples between these two.
+UNCLEAR_ISOLATED_SHARES = (0.6, 0.95)
+# An island is said to be separate in most samples if it is isolated in at least this share of resamples.
+MIN_SHARE_OF_MOST_SAMPLES = 0.5
+# If a share is this many standard errors from all thresholds, more resamples would change no statement.
+MIN_STANDARD_ERRORS = 2.5
 
 # Whether the data have structure.
 STRUCTURE_LEVEL = 0.025  # data have structure up to this p-value: noise is called structure in one of 40 samples
 
 MIN_KEPT = 0.01  # a map shows something if its share of kept neighbors exceeds the share by chance by at least this
 CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
-CLUSTERED = 1.4  # a column has clusters if the excess mass of its two modes, times the root of n, exceeds this
-NEAR_IN_DATA = 0.8  # neighbors in a map are trusted if at least this share of them is near in the data
-TRUE_DISTANCES = 0.65  # layouts are trusted from this rank correlation with distances in the data, or along them, on
-DOMINANT = 0.9  # if one feature has at least this share of the variance, a map shows little else
+MIN_EXCESS_MASS = 1.4  # a column has clusters if the excess mass of its two modes, times the root of n, exceeds this
+MIN_SHARE_NEAR_IN_DATA = 0.8  # neighbors in a map are trusted if at least this share of them is near in the data
+# Layouts are trusted from this rank correlation with distances in the data, or along them, on.
+MIN_DISTANCE_CORRELATION = 0.65
+MIN_DOMINANT_VARIANCE_SHARE = 0.9  # if one feature has at least this share of the variance, a map shows little else
 
-SHARED_COORDINATE = 0.5  # embeddings of two samples share a coordinate from this squared canonical correlation on
-FILLED = 0.5  # points fill a further dimension if their intrinsic dimension exceeds the map's by this
+MIN_SQUARED_CANONICAL_CORRELATION = 0.5  # embeddings of two samples share a coordinate from this value on
+# Points fill a further dimension if their intrinsic dimension exceeds the dimension of the map by this.
+MIN_EXTRA_DIMENSION = 0.5
 
 # Rows that are no independent samples.
-NEAR_COPY = 0.1  # a row has a near-copy if its nearest row is nearer than this share of the distance to the fifth
-MIN_COPIES = 0.3  # there is a note if at least this share of the rows has a near-copy
-DEPENDENT_COPIES = 0.5  # halves are not independent if at least this share of the rows has a near-copy
-MAX_STEP = 0.8  # rows are a series if consecutive rows are nearer than this share of the distance of other rows
+# A row has a near-copy if its nearest row is nearer than this share of the distance to the fifth.
+MAX_NEAR_COPY_RATIO = 0.1
+MIN_NOTED_COPY_SHARE = 0.3  # there is a note if at least this share of the rows has a near-copy
+MIN_DEPENDENT_COPY_SHARE = 0.5  # halves are not independent if at least this share of the rows has a near-copy
+MAX_STEP_RATIO = 0.8  # rows are a series if consecutive rows are nearer than this share of the distance of other rows
 # Rows form sets of k + 1 near-copies if a row and its k nearest rows have this share of their nearest rows in common,
 SET_OVERLAP = 0.9
 SET_DROP = 0.12  # or if the share falls by at least this much from k to k + 1
 
 # Isolation of islands and groups. The reach of an island is a typical distance to a near point of the island
 # (`glle_engine.audit.islands`); a point touches another island that is within reach.
-ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
-CUT_CONTACT = 0.1  # and at most this multiple of the share of points that would touch if the island were cut in two
-WIDER_REACH = 1.5  # the wider reach of another island counts up to this multiple of an island's reach
+# An island is isolated if at most this share of its points touches another island, and at most this multiple of the
+# share of points that would touch if the island were cut in two.
+MAX_ISLAND_CONTACT = 0.02
+MAX_CUT_CONTACT_RATIO = 0.1
+MAX_REACH_RATIO = 1.5  # the wider reach of another island counts up to this multiple of an island's reach
 CHANCE_GAP = 3.0  # length of a gap that one of 20 curves has by chance: log n plus this, in mean distances of points
-FAR_CLUMP = 7.0  # small clumps that are farther than this multiple of the reach from every island belong to none
-SMALL_ISLAND = 0.02  # islands with a smaller share of the points have to be isolated in the data, too
+# A small clump that is farther than this multiple of the reach from every island belongs to none.
+FAR_CLUMP_REACHES = 7.0
+SMALL_ISLAND_SHARE = 0.02  # islands with a smaller share of the points have to be isolated in the data, too
 # Share of a labeled group's points that may touch another group; larger, because labels may be wrong.
 GROUP_CONTACT = 0.1
 
 # Points at which a map disagrees with the data or with maps of other samples: tears and glued points.
-FAR = 4.0  # two points are far in the map beyond this multiple of the larger of their distances to the k-th neighbor
-FAR_RANK = 3  # two points are far in the data if neither is among this multiple of k nearest points of the other,
-FAR_DISTANCE = 1.5  # and their distance is beyond this multiple of the larger of their distances to the k-th neighbor
-LIKELY_NEIGHBORS = 0.4  # only points that are neighbors in another sample with this probability can be torn apart
-DISTURBED = 0.1  # a point is marked as torn if more than this share of its neighbors is torn off
-GLUED = 0.35  # a point is marked as glued if more than this share of its neighbors in the map is far in the data
+# Two points are far in the map beyond this multiple of the larger distance to their k-th neighbors.
+FAR_RATIO_IN_MAP = 4.0
+# Two points are far in the data if neither is among this multiple of k nearest points of the other, and their distance
+# is beyond this multiple of the larger of their distances to the k-th neighbor.
+FAR_RANK_RATIO = 3
+FAR_RATIO_IN_DATA = 1.5
+# Only points that are neighbors in another sample with this probability can be torn apart.
+MIN_NEIGHBOR_PROBABILITY = 0.4
+MAX_TORN_SHARE = 0.1  # a point is marked as torn if more than this share of its neighbors is torn off
+# A point is marked as glued if more than this share of its neighbors in the map is far in the data.
+MAX_GLUED_SHARE = 0.35
 # Marked points are not mentioned if they are a smaller share, and are no local fault if they are a larger share.
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5
-SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
+SMALL_TEAR_SHARE = 0.02  # a tear is small if one of its sides has less than this share of the points
 # Coordinates do not come from a method if the share of neighbors that they have in common with maps of halves, beyond
 # chance, is below FOREIGN times the share of two maps of halves, and the two shares differ by at least FOREIGN_GAP.
 FOREIGN = 0.5

@@ -104,7 +104,7 @@ def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch
 
 def test_a_doubtful_scale_warns(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
     """The notes of the calibration are warnings at scale="auto"."""
-    monkeypatch.setattr("glle_engine.reliability.calibration.CORRELATED", 1.5)
+    monkeypatch.setattr("glle_engine.reliability.calibration.MIN_RANK_CORRELATION", 1.5)
     model = GLLE().fit(sheet[:200])
     with pytest.warns(UserWarning, match="disagree about which points are uncertain"):
         model.sample(2, scale="auto")

@@ -7,7 +7,12 @@ from glle_engine.audit.agreement import far_neighbors, measure_agreement, spaces
 from glle_engine.audit.audit import audit
 from glle_engine.audit.fidelity import Fidelity
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.reliability.thresholds import GLUED, MIN_KEPT, NEAR_IN_DATA, TRUE_DISTANCES
+from glle_engine.reliability.thresholds import (
+    MAX_GLUED_SHARE,
+    MIN_DISTANCE_CORRELATION,
+    MIN_KEPT,
+    MIN_SHARE_NEAR_IN_DATA,
+)
 from tests.engine.conftest import principal
 
 
@@ -21,7 +26,7 @@ def rotated(points: NDArray[np.float64], d: int, noise: float, seed: int) -> NDA
 def share_glued(points: NDArray[np.float64], Y: NDArray[np.float64], k: int = 15) -> NDArray[np.bool_]:
     """Return which points a map lays beside points that are far in the data."""
     near = kneighbors(np.ascontiguousarray(Y), k)[0]
-    return np.asarray(far_neighbors(spaces_of(points), near, np.arange(len(Y)), k).mean(axis=1) > GLUED)
+    return np.asarray(far_neighbors(spaces_of(points), near, np.arange(len(Y)), k).mean(axis=1) > MAX_GLUED_SHARE)
 
 
 def test_maps_of_noisy_columns_keep_neighbors_of_components() -> None:
@@ -48,7 +53,7 @@ def test_neighbors_of_two_sheets_in_one_place_are_not_trusted() -> None:
     assert "neighbors" in audited.statement.distrusted
     assert "of its neighbors are near in the data" in audited.verdict
     near = measure_agreement(X, principal(X), 15).near
-    assert 0.4 < near < NEAR_IN_DATA
+    assert 0.4 < near < MIN_SHARE_NEAR_IN_DATA
 
 
 def test_folds_are_found_by_ranks_and_intact_sheets_are_not_folded() -> None:
@@ -71,7 +76,7 @@ def test_wide_noise_hides_no_distances() -> None:
     of_map = measure_agreement(X, principal(X), 15)
     in_columns = Fidelity.from_points(X).layout(principal(X))
     assert of_map.straight > in_columns[0]
-    assert max(of_map.straight, of_map.along) > TRUE_DISTANCES
+    assert max(of_map.straight, of_map.along) > MIN_DISTANCE_CORRELATION
 
 
 def test_a_layout_that_follows_no_distances_is_not_trusted() -> None:

@@ -35,7 +35,7 @@ from glle_engine.estimator import GLLE, Embedding
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.reliability.resamples import SEPARATE, draw_sample, resample
-from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS, STRUCTURE_LEVEL
+from glle_engine.reliability.thresholds import FAR_RATIO_IN_MAP, MAX_TORN_SHARE, MIN_ISOLATED_SHARE, STRUCTURE_LEVEL
 from tests.engine.conftest import principal
 
 audit: Any = typed_audit  # so that fields that may be None need no check of their type
@@ -301,7 +301,7 @@ def test_a_torn_roll_is_said_to_be_torn() -> None:
     on_sheet = kneighbors(np.ascontiguousarray(sheet.coordinates), 10)[0]
     reach = kneighbors(np.ascontiguousarray(audited.embedding), 10)[1][:, -1]
     apart = np.linalg.norm(audited.embedding[:, None] - audited.embedding[on_sheet], axis=2)
-    is_torn = (apart > FAR * np.maximum(reach[:, None], reach[on_sheet])).mean(axis=1) > DISTURBED
+    is_torn = (apart > FAR_RATIO_IN_MAP * np.maximum(reach[:, None], reach[on_sheet])).mean(axis=1) > MAX_TORN_SHARE
     assert is_torn.sum() > 20, "this map is torn"
     assert "the map tears" in audited.verdict.lower()
     assert audited.level != "trust"
@@ -316,7 +316,7 @@ def test_a_torn_roll_is_said_to_be_torn() -> None:
         pytest.approx(1, abs=0.1),
     )
     centers = [np.median(audited.embedding[side], axis=0) for side in (first, second)]
-    assert np.linalg.norm(centers[0] - centers[1]) > FAR * np.median(reach)
+    assert np.linalg.norm(centers[0] - centers[1]) > FAR_RATIO_IN_MAP * np.median(reach)
 
 
 def test_exchanged_points_have_stretch() -> None:
@@ -456,7 +456,7 @@ def test_a_small_group_stays() -> None:
     X[::17, :2] += 10
     audited = audit(X, method=lambda points: points[:, :2])
     assert audited.islands.count == 2
-    assert audited.islands.in_samples.min() >= STAYS
+    assert audited.islands.in_samples.min() >= MIN_ISOLATED_SHARE
     assert audited.islands.stays.all()
 
 

@@ -8,7 +8,7 @@ from scipy.stats import chi2, spearmanr
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.linalg.rank_correlation import rank_correlation
-from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regions, normalize
+from glle_engine.reliability.alignment import REGION_COVERAGES, Alignment, calibrated_regions, normalize
 
 
 @settings(max_examples=4)
@@ -20,7 +20,7 @@ def test_regions_of_normal_places_have_the_stated_coverage(p: int, seed: int) ->
     center = rng.standard_normal((200, p))
     places = center + np.einsum("nij,mnj->mni", roots, rng.standard_normal((700, 200, p)))
     regions = calibrated_regions(Alignment(center, places[:400]))
-    for level in LEVELS:
+    for level in REGION_COVERAGES:
         assert regions.radius(level) == pytest.approx(np.sqrt(chi2.ppf(level, p)), rel=0.03)
         covered = np.mean([regions.contains(place, level) for place in places[400:]])
         assert covered == pytest.approx(level, abs=0.015)
@@ -53,11 +53,11 @@ def test_axes_are_those_of_the_covariance() -> None:
     np.testing.assert_allclose(np.einsum("na,na->n", axes[:, 0], axes[:, 1]), 0, atol=1e-12)
     lengths = np.linalg.norm(axes, axis=2)
     assert (lengths[:, 0] >= lengths[:, 1]).all()
-    for level in LEVELS:
+    for level in REGION_COVERAGES:
         on_edge = regions.center + regions.axes(level)[:, 0] * (1 - 1e-9)
         assert regions.contains(on_edge, level).all()
         assert not regions.contains(regions.center + regions.axes(level)[:, 1] * (1 + 1e-9), level).any()
-    assert regions.to_dict() == {"levels": list(LEVELS), "radii": list(regions.radii)}
+    assert regions.to_dict() == {"levels": list(REGION_COVERAGES), "radii": list(regions.radii)}
     assert regions.of_new_sample().radii == pytest.approx([np.sqrt(2) * radius for radius in regions.radii])
     with pytest.raises(InvalidParameterError, match=r"level 0.95. Choose one of 0.5, 0.9"):
         regions.axes(0.95)

@@ -13,7 +13,7 @@ from rq import SimpleWorker
 
 import glle_engine
 from glle_engine import GlleError
-from glle_engine.audit.audit import STAGES, audit
+from glle_engine.audit.audit import PAIRS_OF_STAGES, audit
 from glle_engine.base import progress
 from glle_engine.methods import method
 from glle_engine.reliability.calibration import HALF_SAMPLES, calibrate
@@ -156,7 +156,7 @@ def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str
     job = shared_job(stores, spec, None)
     assert run_all(stores, job) == ["-s0", "-s1", ""]
     assert [name for name, _ in blocks] == [SEPARATE.name] * len(blocks)
-    assert len(set(blocks)) == len(blocks) >= MIN_HALVES // PART == STAGES[1] * 2 // PART
+    assert len(set(blocks)) == len(blocks) >= MIN_HALVES // PART == PAIRS_OF_STAGES[1] * 2 // PART
     direct = audit(SHEET.X, method="pca", standardize="zscore", seed=3)
     entry = result(stores, job)
     assert entry.meta["verdict"] == direct.verdict
