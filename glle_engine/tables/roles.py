@@ -453,7 +453,7 @@ def column_option(name: str, value: Any) -> Any:
     if len(columns) > 1:
         raise InvalidParameterError(
             f"{Way(name, list(columns))} names {len(columns)} columns, but only one column can be the {name}.",
-            remedy=f"Name one column with {Way(name)}.",
+            remedy=f"Name one column as {Way(name)}.",
         )
     return (columns[0] or None) if columns else None
 
@@ -611,6 +611,6 @@ def _require_distinct(names: list[str] | None, roles: dict[str, list[int]]) -> N
             if column in taken:
                 name = names[column] if names else str(column)
                 detail = f"The column {name!r} was given two roles, {taken[column]} and {role}."
-                remedy = f"Name another column with {Way(role)}, or leave one of the two options out."
+                remedy = f"Name another column as {Way(role)}, or leave one of the two options out."
                 raise TableError("same-column", detail, remedy=remedy)
             taken[column] = role

@@ -324,7 +324,7 @@ class _Pass:
                 name = self._layout.name(index)
                 values = " or ".join(", ".join(f"{kind}s" for kind in kinds).rsplit(", ", 1))
                 detail = f"The column {name!r} is of type {column.type}, but {noun} have to be {values}."
-                remedy = f"Name another column with {Way(role)}, or convert this one."
+                remedy = f"Name another column as {Way(role)}, or convert this one."
                 details = {"name": name, "type": column.type}
                 raise TableError("unsupported-column", detail, remedy=remedy, details=details)
 

@@ -68,7 +68,7 @@ def test_types_without_an_order_are_texts_or_refused() -> None:
     assert read_points(periods, {"labels": "x"}).labels[:2].tolist() == ["2024-01", "2024-02"]  # type: ignore[index]
     spans = pd.to_timedelta(range(N), unit="D")
     for role, noun in (("id", "ids"), ("one_hot", "categories"), ("labels", "the labels")):
-        with pytest.raises(GlleError, match=f"'x' of type duration cannot be {noun}"):
+        with pytest.raises(GlleError, match=f"'x' is of type duration, but {noun} have to be"):
             read_points(POINTS.assign(x=spans), {role: "x"})
     assert read_points(POINTS.set_index(spans), {}).ids is None
 

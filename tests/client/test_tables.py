@@ -97,7 +97,7 @@ def test_labels_are_a_column_of_the_data_or_another_data_set(labels: Any) -> Non
     client.audit(FRAME, method="pca", labels=labels, ignore=["when"])
     expected = ["ds_1", "ds_1", None] if isinstance(labels, str) and labels == "kind" else ["ds_2"] * 3
     assert [body["labels"] for body in bodies] == expected
-    with pytest.raises(ValueError, match=r"labels='kind' names a column, and the data are stored"):
+    with pytest.raises(ValueError, match=r"labels='kind' names a column, but columns cannot be chosen"):
         client.embed("ds_1", "pca", labels="kind")
 
 
@@ -105,7 +105,8 @@ def test_an_object_with_an_arrow_stream_needs_pyarrow(monkeypatch: pytest.Monkey
     """Without pyarrow, a table that has only an Arrow stream is refused; a pandas frame is still sent."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        ImportError, match=r"Data of the type .*\.Stream only with pyarrow\. Install it with pip install pyarrow"
+        ImportError,
+        match=r"Data of the type .*\.Stream can be read only with pyarrow\. Install it with pip install pyarrow",
     ):
         upload_of(TABLES["arrow"])
     assert upload_of(FRAME, ROLES).body.media == "application/zip"
@@ -380,7 +381,7 @@ def test_blocks_are_a_column_or_an_array() -> None:
     kept = gaps["who"].notna() & gaps["0"].notna()
     dropped = glle.audit(gaps, method="pca", blocks="who", missing="drop")
     assert dropped.remains == glle.audit(X[kept], method="pca", blocks=subjects[kept]).remains
-    with pytest.raises(GlleError, match="blocks='who' names a column, and the data have no named columns"):
+    with pytest.raises(GlleError, match="blocks='who' names a column, but the data have no named columns"):
         glle.audit(X, method="pca", blocks="who")
     with pytest.raises(GlleError, match=r"no column 'nobody'\. Use one of the columns"):
         glle.audit(frame, method="pca", blocks="nobody")
