@@ -18,6 +18,7 @@ from glle_engine.base.progress import silent
 from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.distances import nearest_rows
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.reliability.thresholds import FAR_RANK_RATIO, FAR_RATIO_IN_DATA
@@ -71,7 +72,11 @@ def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: in
 
 
 def far_neighbors(
-    spaces: list[NDArray[np.float64]], near: NDArray[np.int32], rows: NDArray[np.intp], k: int
+    spaces: list[NDArray[np.float64]],
+    near: NDArray[np.int32],
+    rows: NDArray[np.intp],
+    k: int,
+    least: float = 0.0,
 ) -> NDArray[np.bool_]:
     """Return which of the neighbors `near` (n, m) in an embedding are far from their point in all `spaces` (n, d).
 
@@ -80,17 +85,34 @@ def far_neighbors(
     Points i and j are far if neither is among the 3 k nearest neighbors of the other, and their distance exceeds 1.5
     times the distance of either point to its k-th neighbor. Only the points `rows` count as neighbors. Ranks alone
     would call most pairs far in groups that fill many dimensions, where all distances are about equal.
+
+    A point of which at most the share `least` of the neighbors can be far has no far neighbors in the result. Most
+    points are such points, and their own neighbors in the data are not searched for.
     """
-    is_far = np.ones(near.shape, bool)
-    everything = np.arange(len(near))[:, None]
+    is_far, points, others = np.ones(near.shape, bool), np.arange(len(near)), np.unique(near).astype(np.intp)
+    width = min(FAR_RANK_RATIO * k, len(rows) - 2)
+    last = min(k, width) - 1
     for space in spaces:
-        in_data, distances = nearest_among(space, rows, min(FAR_RANK_RATIO * k, len(rows) - 2))
-        limit = distances[:, min(k, distances.shape[1]) - 1]
-        for column, others in enumerate(near.T):
-            is_near = (in_data == others[:, None]).any(axis=1) | (in_data[others] == everything).any(axis=1)
-            apart = np.linalg.norm(space - space[others], axis=1)
-            is_far[:, column] &= ~is_near & (apart > FAR_RATIO_IN_DATA * np.maximum(limit, limit[others]))
-    return is_far
+        in_data, distances = nearest_among(space, rows, width, others)
+        limit, place = np.zeros(len(near)), np.full(len(near), -1)
+        limit[others], place[others] = distances[:, last], np.arange(len(others))
+        apart = distances_between(space[points], space, near[points])
+        is_far[points] &= apart > FAR_RATIO_IN_DATA * limit[near[points]]
+        is_open = is_far[points].mean(axis=1) > least
+        points, apart = points[is_open], apart[is_open]
+        unknown = points[place[points] < 0]
+        if len(unknown):
+            more, distances = nearest_among(space, rows, width, unknown)
+            limit[unknown], place[unknown] = distances[:, last], len(in_data) + np.arange(len(unknown))
+            in_data = np.concatenate([in_data, more])
+        for column, others_of_points in enumerate(near[points].T):
+            is_near = (in_data[place[points]] == others_of_points[:, None]).any(axis=1)
+            is_near |= (in_data[place[others_of_points]] == points[:, None]).any(axis=1)
+            is_far[points, column] &= ~is_near & (apart[:, column] > FAR_RATIO_IN_DATA * limit[points])
+        points = points[is_far[points].mean(axis=1) > least]
+    is_kept = np.zeros(len(near), bool)
+    is_kept[points] = True
+    return is_far & is_kept[:, None]
 
 
 def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
@@ -102,15 +124,19 @@ def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 
 
 def nearest_among(
-    points: NDArray[np.float64], rows: NDArray[np.intp], k: int
+    points: NDArray[np.float64], rows: NDArray[np.intp], k: int, chosen: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k `rows` nearest to each point (n, d), without the point itself, and their distances: both (n, k)."""
+    """Return the k `rows` nearest to each point (n, d), without the point itself, and their distances: both (n, k).
+
+    With `chosen` (m,), the points are only these rows of `points`, and the results are (m, k).
+    """
     points = np.ascontiguousarray(points)
-    if len(rows) == len(points):
+    if len(rows) == len(points) and (chosen is None or len(chosen) == len(points)):
         return kneighbors(points, k)
     own_row = np.full(len(points), -1)
     own_row[rows] = np.arange(len(rows))
-    near, distances = nearest_rows(points[rows], points, own_row, k)
+    searched = points if chosen is None else points[chosen]
+    near, distances = nearest_rows(points[rows], searched, own_row if chosen is None else own_row[chosen], k)
     return rows.astype(np.int32)[near], distances
 
 

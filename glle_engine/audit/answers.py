@@ -274,7 +274,7 @@ def disturbed_by_data(
     (in_map, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
     stretch, is_torn_pair = _distances_to(Y, in_map, in_data)
     squeeze, _ = _distances_to(points, in_data, in_map)
-    is_far = far_neighbors(spaces_of(points), in_map, np.arange(len(Y)), k)
+    is_far = far_neighbors(spaces_of(points), in_map, np.arange(len(Y)), k, least=MAX_GLUED_SHARE)
     is_torn, is_glued = is_torn_pair.mean(axis=1) > MAX_TORN_SHARE, is_far.mean(axis=1) > MAX_GLUED_SHARE
     torn, laid = _pairs(in_data)[is_torn_pair.ravel()], _pairs(in_map)[is_far.ravel()]
     tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_map), islands, stretch)

@@ -83,6 +83,7 @@ MIN_LANCZOS_ROWS = 50  # all eigenvalues of a matrix with fewer rows are compute
 PERMUTED_DATA_SETS = 4  # chance is judged by the maps of this many permuted data sets
 BLOCK_POINTS = 1000  # this many points are embedded at a time, because permuted data have costly graphs
 MAX_FALSE_DISCOVERY_RATE = 0.1  # accepted share of false discoveries among the points beyond chance
+DISTINCT_COLUMNS = 3  # columns that are looked at first: if the values of one of them differ, no row repeats another
 MIN_SHARE_OF_COPIES = 0.05  # if a smaller share of the rows are copies, they change no test
 
 
@@ -103,6 +104,8 @@ def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
 
 
 def _repeats(data: NDArray[np.float64]) -> NDArray[np.bool_]:
+    if len(data) and any(len(np.unique(column)) == len(data) for column in data[:, :DISTINCT_COLUMNS].T):
+        return np.zeros(len(data), bool)  # no two rows have the same value in this column
     first: dict[int, int] = {}
     return np.array([first.setdefault(hash(row.tobytes()), index) != index for index, row in enumerate(data)])
 

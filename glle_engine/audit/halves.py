@@ -27,6 +27,7 @@ from glle_engine.graph.connectivity import directed_graph
 from glle_engine.linalg.distances import nearest_in_sample, nearest_rows
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import SEPARATE, draw_sample, placing_weights, resample
+from glle_engine.reliability.thresholds import MAX_GLUED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,7 +155,8 @@ class Halves:
     def is_far(self) -> NDArray[np.bool_]:
         """Whether each of the `neighbors` (n, k) of a point is far from it in the data."""
         rows, k = self.audited.rows, self.audited.options.score_neighbors
-        return far_neighbors(spaces_of(self.audited.points), self.neighbors, rows, min(k, len(rows) // 5))
+        spaces = spaces_of(self.audited.points)
+        return far_neighbors(spaces, self.neighbors, rows, min(k, len(rows) // 5), least=MAX_GLUED_SHARE)
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:

@@ -1,13 +1,15 @@
 """Agreement of maps with the data: kept neighbors, folds, and distances, on data whose answers are known."""
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
-from glle_engine.audit.agreement import far_neighbors, measure_agreement, spaces_of
+from glle_engine.audit.agreement import far_neighbors, measure_agreement, nearest_among, spaces_of
 from glle_engine.audit.audit import audit
 from glle_engine.audit.fidelity import Fidelity
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import (
+    FAR_RATIO_IN_DATA,
     MAX_GLUED_SHARE,
     MIN_DISTANCE_CORRELATION,
     MIN_KEPT,
@@ -89,3 +91,26 @@ def test_a_layout_that_follows_no_distances_is_not_trusted() -> None:
     assert audited.remains > 0.6
     assert (audited.level, audited.statement.trusted) == ("no", ())
     assert "rank neither like straight distances" in audited.verdict
+
+
+@pytest.mark.parametrize("count", [200, 300])
+def test_far_neighbors_are_those_of_the_definition(count: int) -> None:
+    """Also among a sample of rows; with a least share, points at or below it are left out, and no other."""
+    rng = np.random.default_rng(3)
+    points = np.concatenate([rng.standard_normal((150, 12)), 4 + rng.standard_normal((150, 12))])
+    Y, k = rng.standard_normal((300, 2)) + np.repeat([0, 1], 150)[:, None], 6
+    rows = np.sort(rng.permutation(300)[:count])
+    near = nearest_among(Y, rows, k)[0]
+    expected = np.ones(near.shape, bool)
+    for space in spaces_of(points):
+        in_data, distances = nearest_among(space, rows, 3 * k)
+        is_near = (in_data[:, None, :] == near[:, :, None]).any(axis=2)
+        is_near |= (in_data[near] == np.arange(300)[:, None, None]).any(axis=2)
+        limit = distances[:, k - 1]
+        apart = np.linalg.norm(space[:, None] - space[near], axis=2)
+        expected &= ~is_near & (apart > FAR_RATIO_IN_DATA * np.maximum(limit[:, None], limit[near]))
+    np.testing.assert_array_equal(far_neighbors(spaces_of(points), near, rows, k), expected)
+    is_glued = expected.mean(axis=1) > MAX_GLUED_SHARE
+    assert 0 < is_glued.sum() < 300
+    glued = far_neighbors(spaces_of(points), near, rows, k, least=MAX_GLUED_SHARE)
+    np.testing.assert_array_equal(glued, expected & is_glued[:, None])
