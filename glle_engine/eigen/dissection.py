@@ -19,13 +19,13 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SEPARATOR = 2  # label of the separator's vertices; the two sides have the labels 0 and 1
-_COARSEST = 100  # vertices of the coarsest graph
-_TRIALS = 8  # separators that are tried on the coarsest graph
-_PASSES = 20  # most passes of a refinement
+SEPARATOR_LABEL = 2  # label of the vertices of the separator; the two sides have the labels 0 and 1
+_MAX_COARSEST_VERTICES = 100  # the graph is coarsened until it has at most this many vertices
+_SEPARATOR_TRIALS = 8  # this many separators are tried on the coarsest graph
+_MAX_REFINEMENT_PASSES = 20  # a refinement ends after this many passes
 _PATIENCE, _MAX_PATIENCE = 5, 500  # a pass ends after this many moves without gain: per separator vertex, and at most
-_HEAVIER = 60  # percent of the total weight that one side may have at most
-_LEAF = 120  # parts of this many vertices are not cut, because minimum degree orders them as well
+_MAX_SIDE_PERCENT = 60  # one side may have at most this percentage of the total weight
+_MAX_LEAF_VERTICES = 120  # parts of at most this many vertices are not cut, because minimum degree orders them as well
 # Large graphs are cut only down to parts of a thousandth of their vertices. Cutting on would take half of the time of
 # the dissection, and save 1 % of the operations of a factorization.
 _LEAF_SHARE = 1000
@@ -152,15 +152,16 @@ def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
 def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
     """Return a small set of vertices without which the graph falls into two parts: labels (n,), and the cost (`_cost`).
 
-    Vertices of the two parts, which no edge joins, have the labels 0 and 1, and vertices of the set have `SEPARATOR`.
+    Vertices of the two parts, which no edge joins, have the labels 0 and 1, and vertices of the set have
+    `SEPARATOR_LABEL`.
     """
     levels = [graph]
     maps = [np.empty(0, np.int32)]
     total = 0
     for i in range(len(graph.weights)):
         total += graph.weights[i]
-    heaviest = max(2, 3 * total // (2 * _COARSEST))
-    while len(levels[-1].weights) > _COARSEST:
+    heaviest = max(2, 3 * total // (2 * _MAX_COARSEST_VERTICES))
+    while len(levels[-1].weights) > _MAX_COARSEST_VERTICES:
         finer = levels[-1]
         seed += 1 << 32
         coarse, count = matching(finer, heaviest, seed)
@@ -193,7 +194,7 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
     total = 0
     for i in range(n):
         total += graph.weights[i]
-    for trial in range(_TRIALS):
+    for trial in range(_SEPARATOR_TRIALS):
         label = np.ones(n, np.int8)
         reached = np.zeros(n, np.bool_)
         begin, end = 0, 0
@@ -220,7 +221,7 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
             if label[i] == 1:
                 for e in range(graph.start[i], graph.start[i + 1]):
                     if label[graph.adjacent[e]] == 0:
-                        label[i] = SEPARATOR
+                        label[i] = SEPARATOR_LABEL
                         break
         weight = refine(graph, label)
         if lightest == -1 or weight < lightest:
@@ -241,7 +242,7 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
     side = np.zeros(3, np.int64)
     for i in range(n):
         side[label[i]] += graph.weights[i]
-    limit = (side[0] + side[1] + side[2]) * _HEAVIER // 100
+    limit = (side[0] + side[1] + side[2]) * _MAX_SIDE_PERCENT // 100
     drawn = np.zeros(n, np.int64)  # weight of the vertices that a move would add to the separator
     heap, place = np.empty(n, np.int32), np.full(n, -1, np.int32)
     locked = np.zeros(n, np.bool_)
@@ -250,11 +251,11 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
     cost = _cost(side, limit)
     target = 0 if side[0] < side[1] else 1
     fruitless = 0
-    for _ in range(_PASSES):
+    for _ in range(_MAX_REFINEMENT_PASSES):
         away = 1 - target
         used = 0
         for i in range(n):
-            if label[i] == SEPARATOR:
+            if label[i] == SEPARATOR_LABEL:
                 used = _enter(graph, label, away, drawn, heap, place, used, i)
         patience = min(_PATIENCE * used + 10, _MAX_PATIENCE)
         moves, best, before = 0, 0, cost
@@ -267,16 +268,16 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
                 _sift(heap, place, used, heap[0], 0, graph.weights, drawn)
             label[i] = target
             locked[i] = True
-            side[SEPARATOR] -= graph.weights[i]
+            side[SEPARATOR_LABEL] -= graph.weights[i]
             side[target] += graph.weights[i]
             begin = ends[moves]
             end = begin
             for e in range(graph.start[i], graph.start[i + 1]):
                 j = graph.adjacent[e]
                 if label[j] == away:
-                    label[j] = SEPARATOR
+                    label[j] = SEPARATOR_LABEL
                     side[away] -= graph.weights[j]
-                    side[SEPARATOR] += graph.weights[j]
+                    side[SEPARATOR_LABEL] += graph.weights[j]
                     pulled[end] = j
                     end += 1
             for p in range(begin, end):
@@ -301,11 +302,11 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
             if move >= best:
                 for p in range(ends[move], ends[move + 1]):
                     label[pulled[p]] = away
-                    side[SEPARATOR] -= graph.weights[pulled[p]]
+                    side[SEPARATOR_LABEL] -= graph.weights[pulled[p]]
                     side[away] += graph.weights[pulled[p]]
-                label[i] = SEPARATOR
+                label[i] = SEPARATOR_LABEL
                 side[target] -= graph.weights[i]
-                side[SEPARATOR] += graph.weights[i]
+                side[SEPARATOR_LABEL] += graph.weights[i]
         for entry in range(used):
             place[heap[entry]] = -1
         fruitless = 0 if cost < before else fruitless + 1
@@ -324,7 +325,7 @@ def _cost(side: NDArray[np.int64], limit: int) -> int:
     """
     heavier = max(side[0], side[1])
     total = side[0] + side[1] + side[2]
-    return int(1024 * side[SEPARATOR] + (1 << 20) * max(0, heavier - limit) + 1023 * heavier // total)
+    return int(1024 * side[SEPARATOR_LABEL] + (1 << 20) * max(0, heavier - limit) + 1023 * heavier // total)
 
 
 @compiled
@@ -397,7 +398,7 @@ def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], see
     The neighbors of vertex i are adjacent[start[i]:start[i + 1]], without repetitions and without i. Other seeds give
     other orders, some of which are cheaper.
     """
-    leaf = max(_LEAF, (len(start) - 1) // _LEAF_SHARE)
+    leaf = max(_MAX_LEAF_VERTICES, (len(start) - 1) // _LEAF_SHARE)
     return minimum_degree(start, adjacent, dissect(start, adjacent, leaf, seed))
 
 
@@ -446,7 +447,7 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
         for i in range(count):
             members[place[label[i]]] = vertices[i]
             place[label[i]] += 1
-            if label[i] == SEPARATOR:
+            if label[i] == SEPARATOR_LABEL:
                 group[vertices[i]] = last
         stack[depth, 0], stack[depth, 1] = first, first + sizes[0]
         stack[depth + 1, 0], stack[depth + 1, 1] = first + sizes[0], first + sizes[0] + sizes[1]

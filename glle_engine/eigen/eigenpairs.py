@@ -28,10 +28,11 @@ ACCEPTED_DEVIATION = 1e-6
 ACCEPTED_PIN = 1e-5
 # If |y| at the pin is above this share of the largest |y|, no other pin is more accurate.
 GOOD_PIN = 0.01
-MAX_STEPS = 60  # Lanczos steps when four draws are solved together
-LU_STEPS = 300  # Lanczos steps for a single problem, because close eigenvalues need more than 60
+MAX_LANCZOS_STEPS = 60  # Lanczos stops after this many steps when several draws are solved together
+# Lanczos stops after this many steps for a single problem, because close eigenvalues need more than 60.
+MAX_LU_STEPS = 300
 RITZ_TOLERANCE = 1e-10  # residual of an eigenpair, relative to its eigenvalue, at which Lanczos stops
-_STRIDE = 10  # after `MAX_STEPS`, convergence is tested only every so many steps
+_STEPS_BETWEEN_TESTS = 10  # after `MAX_LANCZOS_STEPS`, convergence is tested only after every so many steps
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def refusal(
     accepted: float = ACCEPTED_DEVIATION,
     *,
     rounding: float = 0.0,
-    max_steps: int = MAX_STEPS,
+    max_steps: int = MAX_LANCZOS_STEPS,
 ) -> str | None:
     """Return why eigenpairs are too inaccurate, or None to accept them.
 
@@ -106,7 +107,7 @@ def lanczos(
     start: NDArray[np.float64],
     wanted: int,
     locked: NDArray[np.float64],
-    max_steps: int = LU_STEPS,
+    max_steps: int = MAX_LU_STEPS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator, by one Krylov sequence.
 
@@ -141,7 +142,7 @@ def lanczos(
 
     """
     n = len(start)
-    basis = np.empty((min(MAX_STEPS, max_steps) + 1, n))
+    basis = np.empty((min(MAX_LANCZOS_STEPS, max_steps) + 1, n))
     basis[0] = start
     project_out(locked, basis[0])
     basis[0] /= norm(basis[0])
@@ -157,7 +158,7 @@ def lanczos(
         if not (np.isfinite(off[step]) and np.isfinite(diagonal[step])):
             raise FloatingPointError("the operator is not finite")
         exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
-        is_due = size <= MAX_STEPS or size % _STRIDE == 0 or size == max_steps
+        is_due = size <= MAX_LANCZOS_STEPS or size % _STEPS_BETWEEN_TESTS == 0 or size == max_steps
         if (size >= wanted and is_due) or exhausted:
             values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
             top = slice(None, -wanted - 1, -1)  # the largest come last

@@ -35,7 +35,7 @@ import numpy as np
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.texts import Way
 from glle_engine.eigen.batched.solver import LaneSolver
-from glle_engine.eigen.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
+from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_LANCZOS_STEPS, MAX_LU_STEPS, pin_refusal, refusal
 from glle_engine.eigen.lu import factor, factor_mean, factor_refined, few_points, shift_invert
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.linalg import distances
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
 DENSE_BELOW = 80
-_MANY = 10**9  # factorizations; for so many, any search for a cheaper elimination order is worth its time
-_ROUNDINGS = 8.0  # rounding errors of B are allowed to move a singular value by this * norm of B * machine epsilon
+# For so many factorizations, any search for a cheaper elimination order is worth its time.
+_UNLIMITED_FACTORIZATIONS = 10**9
+# Rounding errors of B may move a singular value by this * norm of B * machine epsilon.
+_MAX_SINGULAR_VALUE_ROUNDINGS = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,12 +237,12 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
     of the pairs get the list `tried`, too.
     """
     smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
-    share = _ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
+    share = _MAX_SINGULAR_VALUE_ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
     reason = refusal(
         pairs.diagnostics["deviation"],
         pairs.diagnostics["steps"],
         rounding=share * (2 + share),  # an error `share` of a singular value changes its square by this share
-        max_steps=LU_STEPS,
+        max_steps=MAX_LU_STEPS,
     )
     if reason:
         tried.append(f"{solver}: {reason}")
@@ -250,11 +252,12 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
 
 def require_pairs(n: int, n_components: int) -> None:
     """Raise `InvalidParameterError` for more components than Lanczos can find; for few points there is no limit."""
-    if n > DENSE_BELOW and n_components >= MAX_STEPS:
+    if n > DENSE_BELOW and n_components >= MAX_LANCZOS_STEPS:
         raise InvalidParameterError(
-            f"{Way('n_components', n_components)} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
-            remedy=f"Give {Way('n_components')} of at most {MAX_STEPS - 1}.",
-            details={"n_components": n_components, "most": MAX_STEPS - 1},
+            f"{Way('n_components', n_components)} is too large: one computation finds at most "
+            f"{MAX_LANCZOS_STEPS - 1} eigenvectors.",
+            remedy=f"Give {Way('n_components')} of at most {MAX_LANCZOS_STEPS - 1}.",
+            details={"n_components": n_components, "most": MAX_LANCZOS_STEPS - 1},
         )
 
 
@@ -277,7 +280,7 @@ def warm() -> None:
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    pattern, _ = Pattern.from_neighbors(neighbors).order_for(_MANY)
+    pattern, _ = Pattern.from_neighbors(neighbors).order_for(_UNLIMITED_FACTORIZATIONS)
     distribution = WeightDistribution(
         np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k), 0.0, None, constrained=True, sigma=None
     )

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-DENSE_UP_TO = 600  # rows up to which LAPACK is as fast as Lanczos
-MAX_RESTARTS = 60  # a flat spectrum needs more Lanczos restarts, and is left to LAPACK
-REPORT_EVERY = 8  # products with the matrix between progress reports
-ACCEPTED_GAIN = 1e-8  # relative; if another eigenvalue exceeds the last one by more, Lanczos has missed it
+MAX_DENSE_ROWS = 600  # up to this number of rows LAPACK is as fast as Lanczos
+MAX_RESTARTS = 60  # after this many restarts Lanczos is given up for LAPACK, because the spectrum is flat
+PRODUCTS_PER_REPORT = 8  # progress is reported after every so many products with the matrix
+MAX_MISSED_GAIN = 1e-8  # if another eigenvalue exceeds the last one by a larger relative amount, Lanczos has missed it
 
 
 def leading_eigenpairs(
@@ -34,7 +34,7 @@ def leading_eigenpairs(
     """
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")
-    pairs = None if m <= DENSE_UP_TO or count > m // 10 else _lanczos(matrix, count, on_progress)
+    pairs = None if m <= MAX_DENSE_ROWS or count > m // 10 else _lanczos(matrix, count, on_progress)
     if pairs is not None:
         return pairs
     values, vectors = eigenpairs_between(matrix, m - count, m - 1)
@@ -64,7 +64,7 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
     `largest` is an upper bound of the absolute eigenvalues.
     """
     m = len(matrix)
-    if m > DENSE_UP_TO and largest > 0:
+    if m > MAX_DENSE_ROWS and largest > 0:
         # A relative tolerance does not suit eigenvalues around 0. The shift by -1 moves the least eigenvalue near -1.
         values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
         if values is not None:
@@ -82,7 +82,7 @@ def _lanczos(
         return None
     values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
     rest = _extreme(lambda v: matrix @ v - vectors @ (values * (vectors.T @ v)), m, 1, on_progress, tolerance=1e-3)
-    if rest is None or rest[0][0] > values[-1] * (1 + ACCEPTED_GAIN):
+    if rest is None or rest[0][0] > values[-1] * (1 + MAX_MISSED_GAIN):
         return None
     return values, vectors
 
@@ -106,7 +106,7 @@ def _extreme(
     def multiply(v: NDArray[np.float64]) -> NDArray[np.float64]:
         nonlocal products
         products += 1
-        if products % REPORT_EVERY == 0:
+        if products % PRODUCTS_PER_REPORT == 0:
             on_progress(0, 1, "eigenvectors")
         return product(v.ravel())
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Solver
     from glle_engine.eigen.pattern import Pattern
 
-_THRESHOLD = 0.01  # pivoting threshold; with 1 the fill has no bound, and with 0 digits are lost
-_EXACT = 1e-9  # eigenpairs with a larger deviation are refined
+_PIVOT_THRESHOLD = 0.01  # with a threshold of 1 the fill has no bound, and with 0 digits are lost
+_MAX_UNREFINED_DEVIATION = 1e-9  # eigenpairs with a larger deviation are refined
 _TAG = (0,)  # its length is the number of draws that the kernels of the batched solver compute at once
 _RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
 
@@ -138,7 +138,7 @@ class Factored:
         if len(top) < need or not top.all():
             raise FloatingPointError("the operator is singular to rounding")
         values, deviation = 1 / top, float(np.abs(self._images(ritz) * top - 1).max(initial=0.0))
-        if not deviation < _EXACT:
+        if not deviation < _MAX_UNREFINED_DEVIATION:
             ritz, values = self._refine(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
             if not deviation < ACCEPTED_DEVIATION:  # the eigenvalue is too close to the machine precision to estimate
@@ -215,7 +215,7 @@ def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int3
     entries = values.ravel()[source]
     del values  # to free memory for the factors
     indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
-    lu = SparseLU.factor(indptr, row, entries, _THRESHOLD)
+    lu = SparseLU.factor(indptr, row, entries, _PIVOT_THRESHOLD)
     return Factored(pattern, weights, pins, lu, pattern.order, inverse)
 
 

@@ -21,11 +21,13 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DISSECTION = 300_000  # per point, dissection takes as long as this many floating-point operations
+DISSECTION_FLOPS_PER_POINT = 300_000  # per point, dissection takes as long as this many floating-point operations
 MAX_ENTRIES = 2**31 - 1
-_DISSECTIONS = 3  # most dissections that are tried, each with another seed
-_SAVING = 8  # dissection saves at most this factor of flops; it saves about 4 for volumes of 20,000 to 50,000 points
-_MAX_REPEATED = 200_000  # points; for more, a further dissection takes more than a few percent of 64 factorizations
+_MAX_DISSECTIONS = 3  # at most this many dissections are tried, each with another seed
+# Dissection saves at most this factor of operations, about 4 for volumes of 20,000 to 50,000 points.
+_MAX_SAVING_FACTOR = 8
+# For more points, a further dissection takes more than a few percent of 64 factorizations.
+_MAX_POINTS_TO_REPEAT = 200_000
 
 
 class Prediction(NamedTuple):
@@ -78,8 +80,8 @@ def cheapest_order(
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     best = Prediction("minimum-degree", *predicted_cost(start, adjacent, order))
-    allowed = _SAVING * max_flops
-    for seed in range(_DISSECTIONS):
+    allowed = _MAX_SAVING_FACTOR * max_flops
+    for seed in range(_MAX_DISSECTIONS):
         if best.flops > allowed or seed >= dissections(best.flops, len(neighbors), factorizations):
             break
         other = nested_dissection(start, adjacent, seed)
@@ -102,7 +104,7 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     flops, _ = predicted_cost(start, adjacent, order)
-    if max_flops < flops <= _SAVING * max_flops:
+    if max_flops < flops <= _MAX_SAVING_FACTOR * max_flops:
         flops, _ = predicted_cost(start, adjacent, nested_dissection(start, adjacent, 0))
     return flops <= max_flops
 
@@ -112,8 +114,8 @@ def dissections(flops: int, n: int, factorizations: int) -> int:
 
     All tries together take little time compared with `factorizations` factorizations of `flops` operations each.
     """
-    max_repeats = _DISSECTIONS if n <= _MAX_REPEATED else 1
-    return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(max_repeats))
+    max_repeats = _MAX_DISSECTIONS if n <= _MAX_POINTS_TO_REPEAT else 1
+    return sum(flops * factorizations > DISSECTION_FLOPS_PER_POINT * n * 4**seed for seed in range(max_repeats))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:

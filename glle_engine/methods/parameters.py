@@ -49,7 +49,8 @@ __all__ = [
     "require_size",
 ]
 
-_MAX_PAIRS = 1 << 24  # n k^2, the pairs in all neighborhoods, if the number of neighbors is raised: some seconds
+# The number of neighbors is raised while n k^2, the pairs in all neighborhoods, is at most this: some seconds.
+_MAX_NEIGHBORHOOD_PAIRS = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +197,7 @@ class RaisingSpec(NeighborSpec):
             require_connected(X, nearest)
         except DisconnectedGraphError as refusal:
             k = refusal.details["smallest_connecting_k"]
-            if self.disconnected == "error" or k is None or len(X) * k**2 > _MAX_PAIRS:
+            if self.disconnected == "error" or k is None or len(X) * k**2 > _MAX_NEIGHBORHOOD_PAIRS:
                 raise
             nearest, _ = kneighbors(X, k, on_progress)
         return nearest

@@ -287,8 +287,9 @@ def unexplained_variance(
     mean = moments / moments[0]
     spread = np.array([mean[3] - mean[1] ** 2, mean[4] - mean[2] ** 2])
     if (spread <= 1e-14 * mean[3:5]).any():
+        noun = "in the embedding" if spread[0] > 1e-14 * mean[3] else "along the data"
         raise DegenerateDataError(
-            "All distances are equal, in the data or in the embedding: nothing varies.",
+            f"All distances {noun} are equal, so that they have no correlation with other distances.",
             remedy="Give more points, and an embedding whose points differ.",
         )
     return float(np.clip(1 - (mean[5] - mean[1] * mean[2]) ** 2 / spread.prod(), 0.0, 1.0))

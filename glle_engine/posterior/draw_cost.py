@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glle_engine.eigen.batched.structure import front_sizes
-from glle_engine.eigen.eigenpairs import MAX_STEPS
+from glle_engine.eigen.eigenpairs import MAX_LANCZOS_STEPS
 from glle_engine.eigen.eigenproblem import DENSE_BELOW
 from glle_engine.linalg import LANES
 
@@ -123,7 +123,7 @@ def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 
     Up to `DENSE_BELOW` points, a dense solver computes one draw at a time.
     """
-    k, steps = spec.n_neighbors, MAX_STEPS if has_singular_draws(spec, d) else steps_of(spec)
+    k, steps = spec.n_neighbors, MAX_LANCZOS_STEPS if has_singular_draws(spec, d) else steps_of(spec)
     if n <= DENSE_BELOW:
         return _DENSE_SECONDS * n**3
     sampling = n * (4e-9 * k + 1e-10 * k * k)

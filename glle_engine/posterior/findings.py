@@ -23,7 +23,7 @@ from glle_engine.graph.sparse import SparsePoints, constant_columns
 from glle_engine.linalg import dense
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.weights.lle import neighborhoods
-from glle_engine.weights.published import DESCENT_ENDED
+from glle_engine.weights.published import MIN_GRADIENT_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -378,7 +378,7 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             "not-converged",
             f"em stopped at {Way('max_iter', spec.max_iter)} before reaching {Way('tol', spec.tol)}.",
         )
-    if (left := max(figures.get("descent_gradients", [0.0]))) > DESCENT_ENDED:
+    if (left := max(figures.get("descent_gradients", [0.0]))) > MIN_GRADIENT_SHARE:
         yield Note(
             "not-converged",
             f"A gradient descent along Eq. 26 stopped after {max(figures['descent_steps']):,} steps, with {left:.2g} "

@@ -24,7 +24,7 @@ from glle_engine.base.texts import Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg import LANES
 from glle_engine.linalg.procrustes import aligned_to
-from glle_engine.weights.gaussian import GROUP, place, sample_lanes
+from glle_engine.weights.gaussian import POINTS_PER_GROUP, place, sample_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -195,10 +195,10 @@ class Placement:
         The second value is a counter of the draw's random stream, of which each counter gives four numbers.
         """
         k, n = self.neighbors.shape[1], len(self.others)
-        size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
-        first = -(-len(self.landmarks) // GROUP)
+        size = POINTS_PER_GROUP * max(1, _BLOCK_ENTRIES // (POINTS_PER_GROUP * k * k))
+        first = -(-len(self.landmarks) // POINTS_PER_GROUP)
         for start in range(0, n, size):
-            yield slice(start, min(start + size, n)), (first + start // GROUP) * k
+            yield slice(start, min(start + size, n)), (first + start // POINTS_PER_GROUP) * k
 
 
 @dataclass(frozen=True, eq=False)

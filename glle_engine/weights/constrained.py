@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from glle_engine.weights.lle import MeanWeights
 
 _BLOCK_ENTRIES = 1 << 20
-_TILE = 512  # the matrix of second moments is computed in tiles of this width
+_TILE_COLUMNS = 512  # the matrix of second moments is computed in tiles of this width
 _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
@@ -226,7 +226,7 @@ def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[n
     if rest.shape[0] < rest.shape[1]:
         rest = np.ascontiguousarray(rest.T)  # R R^T and R^T R have the same eigenvalues except for zeros
     total, squares = 0.0, 0.0
-    tiles = [rest[:, start : start + _TILE] for start in range(0, rest.shape[1], _TILE)]
+    tiles = [rest[:, start : start + _TILE_COLUMNS] for start in range(0, rest.shape[1], _TILE_COLUMNS)]
     for i, left in enumerate(tiles):
         total += float((left * left).sum())
         for j, right in enumerate(tiles[: i + 1]):

@@ -55,7 +55,8 @@ _ROUNDS = 10
 _MANTISSA_SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
 LOG_2 = 0.6931471805599453  # a literal, because libraries may round the logarithm differently
-GROUP = 4  # points that are sampled together: their 4 k normals come from k counters, each of which gives four
+# Points that are sampled together: their 4 k normals come from k counters, each of which gives four.
+POINTS_PER_GROUP = 4
 
 
 @instruction
@@ -244,11 +245,11 @@ def sample(
     scale = load(tag, address(spread), 0)
     means, factors = address(mean), address(factor)
     keys, counters = address(seeds), address(indices)
-    for first in range(0, n, GROUP):
-        normals(tag, keys, counters, counter + first // GROUP * k, k, z)
-        for i in range(GROUP * k):
+    for first in range(0, n, POINTS_PER_GROUP):
+        normals(tag, keys, counters, counter + first // POINTS_PER_GROUP * k, k, z)
+        for i in range(POINTS_PER_GROUP * k):
             store(z, i, load(tag, z, i) * scale)
-        for point in range(first, min(first + GROUP, n)):
+        for point in range(first, min(first + POINTS_PER_GROUP, n)):
             target_index, normals_of_point = position[point] * k, advance(tag, z, (point - first) * k)
             center, roots = offset(means, rows[point] * k), offset(factors, rows[point] * k * k)
             fours = k - k % 4
@@ -405,7 +406,7 @@ def sample_lanes(
     n, k = len(mean) if rows is None else len(rows), mean.shape[1]
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))
     spread = np.array([stream[2] for stream in streams])
-    weights, scratch = np.empty(n * k * LANES), np.empty(GROUP * k * LANES)
+    weights, scratch = np.empty(n * k * LANES), np.empty(POINTS_PER_GROUP * k * LANES)
     order, distribution = np.arange(n, dtype=np.int32), (dense.readable(mean), dense.readable(factor))
     chosen = order if rows is None else np.ascontiguousarray(rows, np.int32)
     sample((0,) * LANES, chosen, order, counter, *distribution, seeds, indices, spread, scratch, weights)

@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 
 Ridge = Literal["relative", "absolute"]
 _BLOCK_ENTRIES = 1 << 20
-POOLED = 3  # a tangent frame is fitted to this multiple of k neighbors
-NORMAL_NOISE = 10.0  # variance of the noise off the sheet, in units of its variance along the sheet
-VANISHING = 1e-6  # stands for a variance of 0 along the sheet, the limit in which the mean weights are computed
+TANGENT_NEIGHBOR_FACTOR = 3  # a tangent frame is fitted to this multiple of k neighbors
+NORMAL_NOISE_RATIO = 10.0  # variance of the noise off the sheet, in units of its variance along the sheet
+# Stands for a variance of 0 along the sheet, the limit in which the mean weights are computed.
+VANISHING_VARIANCE = 1e-6
 SQUARED_TO_ROUNDING = 1e-8  # in a Gram matrix, directions with a smaller share of the variance lose half their digits
 
 
@@ -190,7 +191,9 @@ def lle_weights(
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points, has_differences=frames is not None):
         relative_reg = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
-        root = ridge_factor(normalized_precision(whiten(block, frames, VANISHING), block.trace, relative_reg)[0])
+        root = ridge_factor(
+            normalized_precision(whiten(block, frames, VANISHING_VARIANCE), block.trace, relative_reg)[0]
+        )
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 
@@ -255,7 +258,7 @@ def tangent_frames(
 
 def pooled_neighbors(n: int, n_neighbors: int) -> int:
     """Return the number of neighbors to which a tangent frame is fitted: 3 k, or n - 1 if that is less."""
-    return min(POOLED * n_neighbors, n - 1)
+    return min(TANGENT_NEIGHBOR_FACTOR * n_neighbors, n - 1)
 
 
 def frames_at(
@@ -305,10 +308,10 @@ def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noi
     """Return the Gram matrices (m, k, k) of the block's differences, after division by the noise in each direction.
 
     `frames` (n, p, d) are orthonormal bases of the tangent spaces. The variance of the noise is `tangent_noise` in the
-    tangent space, and `NORMAL_NOISE` in directions normal to it. Without frames, the noise is isotropic, and the result
-    is `block.gram`.
+    tangent space, and `NORMAL_NOISE_RATIO` in directions normal to it. Without frames, the noise is isotropic, and
+    the result is `block.gram`.
     """
     if frames is None:
         return block.gram
     tangent = dense.gram(dense.matmul(block.differences, frames[block.rows].transpose(0, 2, 1)))
-    return tangent / tangent_noise + (block.gram - tangent) / NORMAL_NOISE
+    return tangent / tangent_noise + (block.gram - tangent) / NORMAL_NOISE_RATIO

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _BLOCK_ENTRIES = 1 << 20
 _DESCENT_STEPS = 1000
-DESCENT_ENDED = 1e-10  # share of the first gradient at which a descent stops
+MIN_GRADIENT_SHARE = 1e-10  # a descent stops when the gradient has fallen to this share of the first gradient
 
 
 def published_distribution(
@@ -303,7 +303,7 @@ def descend(
     scatter: NDArray[np.float64],
     second: NDArray[np.float64],
     max_iter: int,
-    tol: float = DESCENT_ENDED,
+    tol: float = MIN_GRADIENT_SHARE,
 ) -> tuple[NDArray[np.float64], int, float]:
     r"""Run the gradient descent of the GLLE paper along Eq. 26, which starts at the identity matrix for each point.
 

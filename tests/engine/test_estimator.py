@@ -307,7 +307,7 @@ def test_a_method_that_cannot_bridge_takes_more_neighbors(name: str, sheet: NDAr
 
 def test_too_many_neighbors_are_refused(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the number that would connect the graph."""
-    monkeypatch.setattr("glle_engine.methods.parameters._MAX_PAIRS", 80 * 40**2 - 1)
+    monkeypatch.setattr("glle_engine.methods.parameters._MAX_NEIGHBORHOOD_PAIRS", 80 * 40**2 - 1)
     with pytest.raises(DisconnectedGraphError, match="2 components") as refused:
         Embedding("ltsa").fit(np.concatenate([sheet[:40], sheet[:40] + 100]))
     assert refused.value.details["smallest_connecting_k"] == 40

@@ -10,7 +10,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
-from glle_engine.eigen.eigenpairs import MAX_STEPS
+from glle_engine.eigen.eigenpairs import MAX_LANCZOS_STEPS
 from glle_engine.linalg import LANES
 from worker.base.memory import limited_work
 from worker.base.problems import refuse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
 
 # Bytes for each point in the allocated Lanczos vectors. Few of these vectors are used; the others take no memory.
-_UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
+_UNTOUCHED = 3 * (MAX_LANCZOS_STEPS + 2) * LANES * 8
 
 
 def limited_drawing(posterior: Posterior) -> AbstractContextManager[object]:

@@ -16,10 +16,10 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WIDEST = 8  # the most columns of a supernode; the numeric kernels keep this many in registers
-MAX_SUPERNODES = 8  # the most supernodes in a front
-_WIDEST_FRONT = MAX_SUPERNODES * WIDEST
-_WIDE = 24  # columns; a narrower front is faster if it is split into fronts of one supernode each
+MAX_SUPERNODE_COLUMNS = 8  # a supernode has at most this many columns, which the numeric kernels keep in registers
+MAX_SUPERNODES_PER_FRONT = 8  # a front has at most this many supernodes
+_WIDEST_FRONT = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS
+_MIN_FRONT_COLUMNS = 24  # a narrower front is faster if it is split into fronts of one supernode each
 # (width, share): a merged front of at most this width is accepted if at most this share of its values is explicit
 # zeros.
 _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
@@ -210,7 +210,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
     fronts = 0
     for node in range(depth):
         width = kept[node + 1] - kept[node]
-        parts = (width + WIDEST - 1) // WIDEST if width < _WIDE else 1
+        parts = (width + MAX_SUPERNODE_COLUMNS - 1) // MAX_SUPERNODE_COLUMNS if width < _MIN_FRONT_COLUMNS else 1
         for part in range(parts):
             result[fronts] = kept[node] + part * width // parts
             fronts += 1
@@ -290,7 +290,7 @@ def rows_below(
 def split_fronts(
     first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Cut each front into supernodes of nearly equal width, of at most `WIDEST` columns each.
+    """Cut each front into supernodes of nearly equal width, of at most `MAX_SUPERNODE_COLUMNS` columns each.
 
     `first`, `row_start` and `rows` are as for `rows_below`.
 
@@ -313,7 +313,7 @@ def split_fronts(
     size = 0
     for f in range(fronts):
         width = first[f + 1] - first[f]
-        count = (width + WIDEST - 1) // WIDEST
+        count = (width + MAX_SUPERNODE_COLUMNS - 1) // MAX_SUPERNODE_COLUMNS
         front[f + 1] = front[f] + count
         size += count * (width + row_start[f + 1] - row_start[f])
     nodes = front[fronts]

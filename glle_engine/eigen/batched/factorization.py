@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODE_COLUMNS, MAX_SUPERNODES_PER_FRONT
 from glle_engine.eigen.batched.kernels import ROOM, factor_triangles, multiply, multiply_add, solve_panels, subtract
 from glle_engine.eigen.batched.structure import addresses
 from glle_engine.linalg.compiled import compiled
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Addresses
     from glle_engine.linalg.vectors import Address
 
-_CORNERS = MAX_SUPERNODES * WIDEST * WIDEST
+_CORNERS = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS * MAX_SUPERNODE_COLUMNS
 SCRATCH = _CORNERS + ROOM
-_CORNER = WIDEST * WIDEST
+_CORNER = MAX_SUPERNODE_COLUMNS * MAX_SUPERNODE_COLUMNS
 
 
 @compiled
@@ -76,13 +76,13 @@ def factorize(
     values, low_values, up_values = address(weights), address(lower), address(upper)
     contributions = address(blocks)
     diagonal, room = address(scratch), advance(tag, address(scratch), _CORNERS)
-    panels = np.empty((4, MAX_SUPERNODES), np.int64)
+    panels = np.empty((4, MAX_SUPERNODES_PER_FRONT), np.int64)
     for front in range(tree.fronts):
         count = describe_front(tree, front, panels)
         width = panels[1, count - 1]
         below = tree.place_start[front + 1] - tree.place_start[front]
         for s in range(count):
-            corner = advance(tag, diagonal, s * WIDEST * WIDEST)
+            corner = advance(tag, diagonal, s * MAX_SUPERNODE_COLUMNS * MAX_SUPERNODE_COLUMNS)
             _scatter(
                 tag, tree, tree.front[front] + s, width + below, panels, s, values, pins, corner, low_values, up_values
             )

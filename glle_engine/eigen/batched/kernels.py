@@ -1,7 +1,7 @@
 """Innermost loops of factorization and triangular solves, as LLVM code that Python functions write.
 
-A supernode (a range of columns with the same rows below them) has at most `WIDEST` columns. There is code for each
-number of columns, so that the columns stay in registers; `by_width` selects the code at run time.
+A supernode (a range of columns with the same rows below them) has at most `MAX_SUPERNODE_COLUMNS` columns. There is
+code for each number of columns, so that the columns stay in registers; `by_width` selects the code at run time.
 
 Products of a wide front's panels are computed in tiles of the target, which stay in registers. The rows of both panels
 that a tile needs are packed first: column by column, with the rows of a tile next to each other. A register then holds
@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 
-from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODE_COLUMNS, MAX_SUPERNODES_PER_FRONT
 from glle_engine.linalg.compiled import compiled, instruction
 from glle_engine.linalg.vectors import advance, constant, emit_fma, fill, load, read, store, vector_at, write
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from glle_engine.linalg.vectors import Address
 
-AHEAD = 8192  # a panel is prefetched this many bytes ahead of its use
-WIDTHS = range(1, WIDEST + 1)
+PREFETCH_BYTES = 8192  # a panel is prefetched this many bytes ahead of its use
+WIDTHS = range(1, MAX_SUPERNODE_COLUMNS + 1)
 # Doubles per register, and registers per column of a tile: sums take 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
 _TILE_COLUMNS = 6  # columns of a register tile
-_STRIP = 72  # the packed rows for this many columns of the target stay in the L2 cache
-_DEPTH = MAX_SUPERNODES * WIDEST  # columns of the panels
+_STRIP_COLUMNS = 72  # the packed rows for this many columns of the target stay in the L2 cache
+_PANEL_COLUMNS = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS  # number of columns of the panels
 _MAX_ROWS = _DOUBLES * _REGISTERS
-ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _TILE_COLUMNS
+ROOM = (_MAX_ROWS + _STRIP_COLUMNS) * _PANEL_COLUMNS + _MAX_ROWS * _TILE_COLUMNS
 """Size of the scratch array `room` of `subtract`, in vectors."""
 
 
@@ -145,7 +145,7 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
             minus = builder.fneg(code.load(z, code.row(rows, index)))
             start = code.times(index, width)
             for j in range(0, width, max(1, 8 // code.lanes)):
-                code.prefetch(panel, start, j + AHEAD // (8 * code.lanes))
+                code.prefetch(panel, start, j + PREFETCH_BYTES // (8 * code.lanes))
             for j in range(width):
                 code.less(sums[j], code.load(panel, start, j), minus)
 
@@ -435,10 +435,10 @@ def subtract(
     the factors. If `known` is 0, the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
     """
     depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # columns, and rows of a tile
-    strips = advance(tag, room, rows * _DEPTH)
-    edge = advance(tag, strips, _STRIP * _DEPTH)
-    for strip in range(first, last, _STRIP):
-        until = min(strip + _STRIP, last)
+    strips = advance(tag, room, rows * _PANEL_COLUMNS)
+    edge = advance(tag, strips, _STRIP_COLUMNS * _PANEL_COLUMNS)
+    for strip in range(first, last, _STRIP_COLUMNS):
+        until = min(strip + _STRIP_COLUMNS, last)
         for j in range(strip, until, _TILE_COLUMNS):
             packed = advance(tag, strips, (j - strip) * depth)
             _pack(tag, panels, count, right, right_at, j, min(_TILE_COLUMNS, until - j), _TILE_COLUMNS, packed)

@@ -39,7 +39,7 @@ from glle_engine.eigen.batched.solves import (
     upper_gram,
 )
 from glle_engine.eigen.batched.structure import addresses, packed_addresses
-from glle_engine.eigen.eigenpairs import MAX_STEPS
+from glle_engine.eigen.eigenpairs import MAX_LANCZOS_STEPS
 from glle_engine.linalg import LANES
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.dense_kernels import diagonalize
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _DOT_ROWS = 64  # rows of a vector that a dot product takes at a time
 _EPSILON = float(np.finfo(np.float64).eps)
 _CACHE_LINE_DOUBLES = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
-_PAGE = 2**21 // 8  # doubles of a large page, such as numpy requests for large arrays
+_PAGE_DOUBLES = 2**21 // 8  # doubles of a large page, such as numpy requests for large arrays
 
 
 class Workspace(NamedTuple):
@@ -122,13 +122,13 @@ class Workspace(NamedTuple):
             "strength": (LANES,),
             "deviation": (LANES,),
             # Lanczos ends after about ten steps, and the pages that it does not touch take no memory.
-            "basis": (MAX_STEPS + 2, n * LANES),
-            "images": (MAX_STEPS + 2, n * LANES),
-            "points": (MAX_STEPS + 2, n * LANES),
+            "basis": (MAX_LANCZOS_STEPS + 2, n * LANES),
+            "images": (MAX_LANCZOS_STEPS + 2, n * LANES),
+            "points": (MAX_LANCZOS_STEPS + 2, n * LANES),
         }
         # A single allocation, so that it is large enough for large pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _CACHE_LINE_DOUBLES for shape in shapes.values()]
-        room = empty_aligned(sum(sizes), alignment=_PAGE if sum(sizes) > _PAGE else _CACHE_LINE_DOUBLES)
+        room = empty_aligned(sum(sizes), alignment=_PAGE_DOUBLES if sum(sizes) > _PAGE_DOUBLES else _CACHE_LINE_DOUBLES)
         ends = list(itertools.accumulate(sizes))
         parts = {
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)

@@ -35,7 +35,8 @@ LANE_TOLERANCE = 1e-9  # of Lanczos: residual of an eigenpair, relative to the e
 # Without pivoting, one draw in a hundred has ill-conditioned factors. Its eigenvectors are off by 1e-8 to 1e-6, and its
 # deviation is equally large. About three draws in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
-_RANDOM = 0.1  # factor on the random numbers in [-1/2, 1/2) that are added to a start, whose columns have variance 1
+# The random numbers in [-1/2, 1/2) that are added to a start, with columns of variance 1, are multiplied by this.
+_START_NOISE = 0.1
 Stream = tuple[int, int, float]
 """What determines the weights of a draw: the key (seed, index) of its random numbers, and the root of its scale."""
 
@@ -79,7 +80,7 @@ class LaneSolver:
         would have no direction left after p steps.
         """
         # The order in which numpy adds numbers depends on the memory layout, so that the layout must be fixed.
-        start = np.ascontiguousarray(embedding).sum(axis=1) + _RANDOM * start_vector(len(embedding))
+        start = np.ascontiguousarray(embedding).sum(axis=1) + _START_NOISE * start_vector(len(embedding))
         pin = int(structure.position[pins[0]]) if len(pins) else -1
         return cls(structure, pin, embedding.shape[1], start[structure.order])
 

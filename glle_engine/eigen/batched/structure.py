@@ -38,7 +38,8 @@ from glle_engine.linalg.compiled import compiled, instruction
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GAPS = 1.5  # expected size of the memory for contribution blocks over the blocks' own; 1.2 to 1.45 for Gaussian data
+# Expected memory for contribution blocks over the size of the blocks; 1.2 to 1.45 for Gaussian data.
+BLOCK_MEMORY_FACTOR = 1.5
 
 
 class Addresses(NamedTuple):
@@ -402,7 +403,7 @@ def front_sizes(
     width, below = np.diff(first).astype(np.int64), count[last].astype(np.int64) - 1
     owner = np.repeat(np.arange(len(width), dtype=np.int32), width)
     above = np.where(parent[last] < 0, np.int32(-1), owner[parent[last]])
-    return width, below, int(GAPS * peak_blocks(width, below, above))
+    return width, below, int(BLOCK_MEMORY_FACTOR * peak_blocks(width, below, above))
 
 
 def analyze(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure:

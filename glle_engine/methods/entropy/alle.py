@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_DENSE_BELOW = 80  # for fewer points Lanczos is no faster
+_MIN_LANCZOS_POINTS = 80  # for fewer points Lanczos is no faster than all eigenvalues
 _BLOCK_ENTRIES = 1 << 22
-_CLOSE = 1e-14  # a point with a smaller variance, relative to the variance of the data, is a copy of its neighbors
+# A point with a smaller variance, relative to the variance of the data, is a copy of its neighbors.
+_MIN_RELATIVE_VARIANCE = 1e-14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,7 @@ def acyclic(
     for rows in blocks(n - 1, 1000, "weights", on_progress):
         for i in range(rows.start, rows.stop):
             weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
-            if not variances[i] > _CLOSE * mean_variance:
+            if not variances[i] > _MIN_RELATIVE_VARIANCE * mean_variance:
                 raise DegenerateDataError(
                     f"Point {order[i]} (counted from 0) is an exact combination of its {len(nearest[i])} neighbors, so "
                     "that the likelihood has no maximum.",
@@ -173,7 +174,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
         solution = lu.solve(lu.solve(v - v.mean(axis=0)), trans="T")
         return np.asarray(solution - solution.mean(axis=0))
 
-    if n <= _DENSE_BELOW:
+    if n <= _MIN_LANCZOS_POINTS:
         K = product(np.eye(n))
         values, vectors = eigenpairs_between((K + K.T) / 2, n - p, n - 1)
     else:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_EXACT = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in this column
-_GAP_EVERY = 5  # rounds between computations of the duality gap
+_LASSO_TOLERANCE = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in this column
+_ROUNDS_PER_GAP = 5  # the duality gap is computed after every so many rounds
 MAX_DRILL_POINTS = 1000
 RELATIVE_L1 = 0.1  # relative to the mean variance; the paper's best, with 20 neighbors, is 0.01 at a variance of 0.1
 
@@ -120,7 +120,7 @@ def regularize(
             column[i] = W[i, i]
             W[:, i] = W[i] = column
         iteration += 1
-        if iteration % _GAP_EVERY == 0 or iteration == max_iter:
+        if iteration % _ROUNDS_PER_GAP == 0 or iteration == max_iter:
             P = _precision(W, neighbors, betas)
             log_det, gap = _gap(S, P, W, rho)
     on_progress(max_iter, max_iter, "likelihood")
@@ -137,7 +137,7 @@ def lasso(
     optimality condition most becomes active. The objective decreases in each step, so that no set of signs repeats.
     """
     beta = start.copy()
-    enough = rho + _EXACT * (rho + float(np.abs(s).max(initial=0.0)))
+    enough = rho + _LASSO_TOLERANCE * (rho + float(np.abs(s).max(initial=0.0)))
     while True:
         active = np.flatnonzero(beta)
         residual = s

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-_CLOSE = 1e-10  # squared distance of neighbors, relative to its mean, below which a precision would overflow
+# Squared distance of neighbors, relative to its mean, below which a precision would overflow.
+_MIN_RELATIVE_SQUARED_DISTANCE = 1e-10
 _ARMIJO = 1e-4
 _NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises an objective by less does so only by rounding errors
 _HALVINGS = 40
@@ -75,7 +76,7 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
     `squared` (m,) are the squared distances of the edges from i (m,) to j (m,).
     """
     closest = int(squared.argmin())
-    if squared[closest] <= _CLOSE * squared.mean():
+    if squared[closest] <= _MIN_RELATIVE_SQUARED_DISTANCE * squared.mean():
         first, second = int(i[closest]), int(j[closest])
         share = math.sqrt(float(squared[closest] / squared.mean()))
         raise DegenerateDataError(

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _CG_STEPS = 200
-_SMALL = 1e-3  # share of the largest multiplier; smaller multipliers may become 0 in one step
+_SMALL_MULTIPLIER_SHARE = 1e-3  # multipliers below this share of the largest one may become 0 in one step
 _SHRINK = 0.1
-_DENSE = 0.1  # share of nonzero entries above which a dense product is faster
+_MAX_SPARSE_SHARE = 0.1  # if a larger share of the entries is not 0, a dense product is faster
 MAX_MEU_POINTS = 2000
 
 
@@ -177,7 +177,7 @@ def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgres
             break
         step = _newton(problem, multipliers, K, slope, min(0.1, float(np.sqrt(violation))))
         # A step leaves a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall apart.
-        shrunk = np.where(multipliers > _SMALL * multipliers.max(), _SHRINK * multipliers, 0.0)
+        shrunk = np.where(multipliers > _SMALL_MULTIPLIER_SHARE * multipliers.max(), _SHRINK * multipliers, 0.0)
         lower = shrunk if problem.positive else -np.inf
         descended = backtrack(problem.objective, multipliers, value, slope, step, lower)
         if descended is None:
@@ -207,7 +207,7 @@ def _newton(
         vanishing = (multipliers > 0) & (multipliers * curvature <= slope)
         step[vanishing] = -multipliers[vanishing]
         free &= ~vanishing
-    dense = len(slope) > _DENSE * K.size
+    dense = len(slope) > _MAX_SPARSE_SHARE * K.size
     residual = -slope * free
     shaped = residual / curvature
     search, weight = shaped.copy(), float(residual @ shaped)

@@ -53,10 +53,11 @@ if TYPE_CHECKING:
 
 # mu is lowered once the squared Newton decrement is below this. The decrement is the relative error of the distances.
 _CENTERED = 1e-9
-_FALL = 0.2  # factor by which mu falls
-_JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
+_MU_FACTOR = 0.2  # mu is multiplied by this factor in each round
+_HESSIAN_JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
 MAX_MVU_POINTS = 400
-MAX_LINKS = 4000  # largest n k; the graph then has about 2,500 edges, each a constraint, and the Hessian is dense
+# A larger n k is refused; the graph then has about 2,500 edges, each a constraint, and the Hessian is dense.
+MAX_LINKS = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class Program:
         scale = 1 / np.sqrt(np.diagonal(hessian))
         hessian *= scale
         hessian *= scale[:, None]
-        hessian[diagonal] += _JITTER
+        hessian[diagonal] += _HESSIAN_JITTER
         step = -scale * cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), scale * gradient)
         return step, gradient, inverse
 
@@ -198,7 +199,7 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
         # Stop if mu is far below tol: a smaller mu would be lost in rounding.
         if converged or steps >= max_iter or mu * program.n < tol * trace / 100:
             return Unrolled(K, gap, steps, converged)
-        mu *= _FALL
+        mu *= _MU_FACTOR
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from glle_engine.base.texts import Way
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CHANGE = 1e-9  # relative; the iteration stops at a smaller change of the loadings and of the noise
+_TOLERANCE = 1e-9  # the iteration stops at a smaller relative change of the loadings and of the noise
 _STEPS = 10_000
 _MIN_NOISE = 1e-9  # smallest noise variance, where the mean variance of a feature is 1
 
@@ -116,7 +116,7 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
         left = max(float((known**2).sum() - (cross * solution).sum()) / float(weight.sum()), _MIN_NOISE)
         change = max(float(np.abs(W - before).max()), abs(left / noise - 1))
         noise = left
-        if change < _CHANGE:
+        if change < _TOLERANCE:
             converged = True
             break
     _, z = _posterior(known - weight * center, weight, W, noise)

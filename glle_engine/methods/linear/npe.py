@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-MAX_VARIANCE = 0.99  # share of the variance kept if there are as many features as points; He et al. keep 0.98
-REPRODUCED = 1e-8  # a note reports larger errors of the map, relative to the largest coordinate
+# Share of the variance that is kept if there are as many features as points; He et al. keep 0.98.
+KEPT_VARIANCE_SHARE = 0.99
+MAX_MAP_ERROR = 1e-8  # a note reports larger errors of the map, relative to the largest coordinate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class NpeSpec(LleSpec):
     variance_share: float | str = number(
         "auto",
         "Share of the variance that the principal axes in use must have; with 1, every axis along which the data vary "
-        f"is used. auto is 1, or {MAX_VARIANCE} if there are at least as many features as points.",
+        f"is used. auto is 1, or {KEPT_VARIANCE_SHARE} if there are at least as many features as points.",
         above=0,
         maximum=1,
         words=("auto",),
@@ -101,7 +102,7 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     neighbors = np.sort(nearest, axis=1)
     weights = lle_weights(X, neighbors, spec.reg, on_progress)
     on_progress(0, 1, "axes")
-    share = (1.0 if d < n else MAX_VARIANCE) if spec.variance_share == "auto" else float(spec.variance_share)
+    share = (1.0 if d < n else KEPT_VARIANCE_SHARE) if spec.variance_share == "auto" else float(spec.variance_share)
     Q, mean, whitening = whiten(X, share, p)
     on_progress(0, 1, "embedding")
     W = directed_graph(neighbors, weights)
@@ -113,7 +114,7 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     linear = AffineMap(mean, (signs * np.sqrt(n) * (whitening @ Vt[: -p - 1 : -1].T)).T)
     notes = []
     error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
-    if error > REPRODUCED:
+    if error > MAX_MAP_ERROR:
         message = (
             "The embedding uses axes along which the data hardly vary: the map to it reproduces the points "
             f"to {error:.1g} of its extent only, and new points no better. Lower {Way('variance_share')}, to "

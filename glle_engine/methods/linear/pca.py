@@ -52,12 +52,14 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-ACCURATE = 1e-4  # if s_p^2 / s_1^2 is at least this, eigenvectors of X^T X lose at most four of sixteen digits
-NO_NOISE = 1e-20  # if the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions
-EQUAL = 1e-9  # a smaller relative excess over the noise variance is rounding
+# If s_p^2 / s_1^2 is at least this, eigenvectors of X^T X lose at most four of sixteen digits.
+MIN_EIGENVALUE_RATIO = 1e-4
+# If the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions.
+MAX_ROUNDING_SHARE = 1e-20
+MAX_RELATIVE_EXCESS = 1e-9  # a smaller relative excess over the noise variance is rounding
 # PPCA by em stops when a step gains less than EM_GAIN nats per point, or after EM_STEPS steps.
 EM_GAIN, EM_STEPS = 1e-13, 100_000
-EM_CHANGE = 1e-12  # Bayesian PCA stops at a smaller change of loadings and noise, where the mean variance is 1
+EM_TOLERANCE = 1e-12  # Bayesian PCA stops at a smaller change of loadings and noise, where the mean variance is 1
 MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
 
@@ -106,7 +108,7 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
     centered = X - mean
     values, vectors = leading_eigenpairs(centered @ centered.T if d > n else centered.T @ centered, p, on_progress)
     total = float(np.einsum("ij,ij->", centered, centered))
-    if values[-1] < ACCURATE * values[0]:
+    if values[-1] < MIN_EIGENVALUE_RATIO * values[0]:
         U, S, Vt = np.linalg.svd(centered, full_matrices=False)
         values, scores, directions = S[:p] ** 2, U[:, :p] * S[:p], Vt[:p].T
     elif d > n:
@@ -262,7 +264,7 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     # rounding errors.
     residuals = X - X.mean(axis=0) - axes.scores @ axes.directions.T
     total = float(np.einsum("ij,ij->", residuals, residuals)) / n
-    if total <= NO_NOISE * axes.total:
+    if total <= MAX_ROUNDING_SHARE * axes.total:
         raise DegenerateDataError(
             f"The data lie in a plane of {p} or fewer dimensions, so that {Way('n_components', p)} leaves no dimension "
             "for the noise.",
@@ -281,8 +283,8 @@ def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgr
     Expectation maximization starts at the maximum of the likelihood (Bishop 1999). The loadings stay along the
     principal axes, so that a step only updates their p lengths w. With :math:`m = w^2 + \sigma^2`,
     :math:`c = \lambda w / m` and :math:`s = \sigma^2 / m + \lambda w^2 / m^2`, the step is
-    :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A length whose square is below `EQUAL` times the noise variance
-    becomes 0.
+    :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A length becomes 0 if its square is below
+    `MAX_RELATIVE_EXCESS` times the noise variance.
 
     Raises
     ------
@@ -297,12 +299,12 @@ def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgr
     for steps in range(1, EM_STEPS + 1):
         m = w**2 + noise
         c, s = values * w / m, noise / m + values * (w / m) ** 2
-        w = np.where(w**2 > EQUAL * noise, w, 0.0)
+        w = np.where(w**2 > MAX_RELATIVE_EXCESS * noise, w, 0.0)
         following = c * w**2 / (s * w**2 + noise * d / n)
         left = (total - 2 * (c * following).sum() + (s * following**2).sum()) / d
         moved = max(float(np.abs(following - w).max()), abs(left - noise))
         w, noise = following, float(left)
-        if moved < EM_CHANGE:
+        if moved < EM_TOLERANCE:
             break
         if steps % 100 == 0:
             on_progress(steps, EM_STEPS, "expectation maximization")
@@ -348,7 +350,7 @@ def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Emb
         "explained_variance": explained,
     }
     notes = []
-    if buried := int((signal <= EQUAL).sum()):
+    if buried := int((signal <= MAX_RELATIVE_EXCESS).sum()):
         message = f"{buried} of {spec.n_components} components vary no more than the noise: their coordinates are 0."
         notes.append(Note("components-of-noise", f"{message} Lower {Way('n_components')}."))
     shrinkage = np.sqrt(signal / axes.values)

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-NEGATIVE = 1e-6  # distances are not Euclidean if a negative eigenvalue exceeds this share of the largest
+MAX_NEGATIVE_SHARE = 1e-6  # distances are not Euclidean if a negative eigenvalue exceeds this share of the largest
 _BLOCK_ENTRIES = 1 << 20
-VANISHING = 1e-12  # smaller eigenvalues count as 0 (relative to the largest)
+MIN_EIGENVALUE_SHARE = 1e-12  # smaller eigenvalues, relative to the largest, count as 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
         )
     figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * smallest}
     notes: tuple[Note, ...] = ()
-    if smallest < -NEGATIVE * values[0]:
+    if smallest < -MAX_NEGATIVE_SHARE * values[0]:
         message = (
             f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: no points of any dimension"
         )
@@ -348,8 +348,8 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     double_center(K)
     total = float(np.trace(K))
     values, vectors = leading_eigenpairs(K, p, on_progress)
-    if values[-1] <= VANISHING * max(values[0], total):
-        rank = int((values > VANISHING * max(values[0], total)).sum())
+    if values[-1] <= MIN_EIGENVALUE_SHARE * max(values[0], total):
+        rank = int((values > MIN_EIGENVALUE_SHARE * max(values[0], total)).sum())
         raise DegenerateDataError(
             f"The images of the points under this kernel span {rank} dimensions, fewer than {Way('n_components', p)}.",
             remedy=f"Give {Way('n_components')} of at most {rank}."
@@ -359,7 +359,7 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
         )
     notes: tuple[Note, ...] = ()
     smallest = least_eigenvalue(K, float(np.linalg.norm(K)), on_progress) if spec.precomputed else 0.0
-    if smallest < -NEGATIVE * values[0]:
+    if smallest < -MAX_NEGATIVE_SHARE * values[0]:
         message = f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: this is not a kernel."
         notes = (Note("not-a-kernel", f"{message} The embedding keeps the part with positive eigenvalues."),)
     figures = {"explained_variance": float(values.sum()) / max(total, float(values.sum()))}

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from glle_engine.graph.radius import NeighborGraph
 
 _ARMIJO = 1e-4
-_CENTERED = 1e-6  # squared Newton decrement below which mu is lowered
-_FALL = 0.1  # factor by which mu falls
-_SHORTEST = 1e-10  # a shorter step changes the objective only by rounding
+_MAX_SQUARED_DECREMENT = 1e-6  # mu is lowered once the squared Newton decrement is below this
+_MU_FACTOR = 0.1  # mu is multiplied by this factor when it is lowered
+_MIN_STEP = 1e-10  # a shorter step changes the objective only by rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,18 +176,18 @@ def solve(program: Program, s: NDArray[np.float64], tol: float, max_iter: int, o
         while steps < max_iter:
             on_progress(steps, max_iter, "semidefinite program")
             step, decrement = program.newton(s, mu)
-            if decrement < _CENTERED:
+            if decrement < _MAX_SQUARED_DECREMENT:
                 break
             before, length = program.value(s, mu), 1.0
-            while length > _SHORTEST and program.value(s + length * step, mu) > before - _ARMIJO * length * decrement:
+            while length > _MIN_STEP and program.value(s + length * step, mu) > before - _ARMIJO * length * decrement:
                 length /= 2
-            if length <= _SHORTEST:
+            if length <= _MIN_STEP:
                 break
             s, steps = s + length * step, steps + 1
         gap = mu * barriers / float(program.g @ s)
         if gap <= tol or steps >= max_iter:
             return Solution(symmetric(s), gap, steps, gap <= tol)
-        mu *= _FALL
+        mu *= _MU_FACTOR
 
 
 def _embed(

@@ -43,9 +43,9 @@ _ENTROPY_TOLERANCE = 1e-10
 # Bounds of log beta, in units of the mean squared distance. Beyond them, no width tells the nearest points apart.
 _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
-_START = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
-MAX_DESCENT_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
-NOISE = 1e-2  # standard deviation of the noise that is added to a start, relative to the start
+_START_DEVIATION = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
+MAX_DESCENT_POINTS = 5000  # more points are refused: the matrices of all pairs take 1 GB, and a descent takes minutes
+START_NOISE = 1e-2  # standard deviation of the noise that is added to a start, relative to the start
 Start: TypeAlias = "NDArray[np.float64] | None"
 """Initial coordinates (n, p) that the user gave, or None.
 
@@ -185,7 +185,7 @@ def _entropies(
 
 def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Return initial coordinates with a little noise added, which separates equal points and points on a line."""
-    return start + NOISE * np.random.default_rng(seed).standard_normal(start.shape)
+    return start + START_NOISE * np.random.default_rng(seed).standard_normal(start.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +251,7 @@ def initial(
         Y = sign_convention(X.principal_scores(n_components))
     else:
         Y = principal_axes(X, n_components, silent).scores
-    return np.asarray(Y / Y[:, 0].std() + NOISE * noise)
+    return np.asarray(Y / Y[:, 0].std() + START_NOISE * noise)
 
 
 def older_seed(seed: int) -> int:
@@ -276,8 +276,8 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], start: Start) 
     whose eigenvectors are used if `spec.init` is "spectral".
     """
     if start is not None:
-        return _START * noisy(start, spec.seed)
-    return _START * initial(X, spec.n_components, spec.init, spec.seed, joint)
+        return _START_DEVIATION * noisy(start, spec.seed)
+    return _START_DEVIATION * initial(X, spec.n_components, spec.init, spec.seed, joint)
 
 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:

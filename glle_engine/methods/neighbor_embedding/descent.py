@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
 """Value and gradient (n, p) at Y (n, p)."""
 
-_MU = 1e-8  # relative to the mean degree; keeps parts that are nearly separate from diverging in one step
+# Relative to the mean degree; keeps parts that are nearly separate from diverging in one step.
+_RELATIVE_REGULARIZATION = 1e-8
 _BLOCK_ENTRIES = 1 << 16
 
 
@@ -69,7 +70,7 @@ def attraction_factor(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     mean = float(degrees.mean())
     B = -4 * weights
     B += mean / n
-    B[np.diag_indices(n)] += degrees + _MU * mean
+    B[np.diag_indices(n)] += degrees + _RELATIVE_REGULARIZATION * mean
     # The transpose has Fortran order, so that LAPACK overwrites it.
     return np.asarray(cholesky(B.T, lower=False, overwrite_a=True, check_finite=False))
 

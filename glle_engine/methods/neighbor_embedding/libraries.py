@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # For these metrics, only whether a value is 0 matters.
 _BINARY = {"jaccard", "dice", "russellrao", "rogerstanimoto", "sokalsneath", "yule"}
-_ANGLES = 2  # latitude and longitude, the columns of haversine
+_HAVERSINE_COLUMNS = 2  # number of columns for haversine: latitude and longitude
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class FurtherDistanceSpec(DistanceSpec):
 
     def require_columns(self, d: int) -> None:
         """Raise `InvalidParameterError` if the metric is haversine and d, the number of features, is not two."""
-        if self.metric == "haversine" and d != _ANGLES:
+        if self.metric == "haversine" and d != _HAVERSINE_COLUMNS:
             raise InvalidParameterError(
                 Text(Way("metric", "haversine"), f" takes latitude and longitude, not {d} features."),
                 remedy="Give two columns in radians, or another metric.",

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_PHASES = (100, 100)  # iterations of the two phases before the last one, as in Wang et al.
+_PHASE_ITERATIONS = (100, 100)  # iterations of the two phases before the last one, as in Wang et al.
 _MIN_NEAR_PAIRS = 2
-_CANDIDATES = 6  # for each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet
+# For each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet.
+_CANDIDATES_PER_PAIR = 6
 _LIBRARY = "pacmap"
 # Arguments of pacmap that are no options: they are arrays, or would have no effect.
 _NO_OPTIONS = {"pair_neighbors", "pair_MN", "pair_FP", "intermediate_snapshots"}
@@ -53,7 +54,7 @@ _PARAMETERS = {
     "num_iters": "max_iter",
     "random_state": "seed",
 }
-_SEEDS = 2**30  # seeds are below this, because pacmap adds to the seed in a signed integer of 32 bits
+_MAX_SEED = 2**30  # seeds are below this, because pacmap adds to the seed in a signed integer of 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ class PacmapSpec(DistanceSpec):
     @property
     def least_points(self) -> int:
         """The smallest number of points with which pacmap can sample all pairs without searching forever."""
-        return max(self.pairs + 1, self._mid_near + _CANDIDATES if self._mid_near else 0)
+        return max(self.pairs + 1, self._mid_near + _CANDIDATES_PER_PAIR if self._mid_near else 0)
 
     def most_neighbors(self, n: int) -> int:
         """Return the largest number of neighbors, at most `self.n_neighbors`, with which n points can be embedded.
@@ -167,7 +168,7 @@ def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
         "FP_ratio": spec.further_ratio,
         "lr": spec.learning_rate,
         "num_iters": num_iters,
-        "random_state": older_seed(spec.seed) % _SEEDS,
+        "random_state": older_seed(spec.seed) % _MAX_SEED,
         "save_tree": True,
         "verbose": False,
         "intermediate": False,
@@ -185,7 +186,7 @@ class PacmapMap(NeighborMap):
         """An estimator `pacmap.PaCMAP` with this embedding and the neighbor index of the data, ready to transform."""
         model = _model(self.spec, (0, 0, 0)).fit(_centered(self.points, self.points))
         model.embedding_ = self.embedding.Y.astype(np.float32)
-        return model.set_params(num_iters=(*_PHASES, self.spec.max_iter))
+        return model.set_params(num_iters=(*_PHASE_ITERATIONS, self.spec.max_iter))
 
     def _row_entries(self) -> int:
         return int(max(self.n_features, self.spec.n_neighbors))
@@ -221,7 +222,7 @@ def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *,
     init = spec.init if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
     with numba_loops("PaCMAP"), _one_quiet_thread():
-        model = _model(spec, (*_PHASES, spec.max_iter))
+        model = _model(spec, (*_PHASE_ITERATIONS, spec.max_iter))
         with passed_on(_LIBRARY, spec.options):
             Y = np.asarray(model.fit_transform(_centered(X, X), init=init), np.float64)
-    return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.max_iter})
+    return Embedding(Y, None, {"iterations": sum(_PHASE_ITERATIONS) + spec.max_iter})

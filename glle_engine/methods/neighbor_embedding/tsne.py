@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_START = 1e-4  # standard deviation of the start, as in van der Maaten and Hinton
+_START_DEVIATION = 1e-4  # standard deviation of the start, as in van der Maaten and Hinton
 # The start is rounded to its standard deviation / 2^20, because further digits depend on the unit of the data.
 _START_GRID = 2.0**20
-_PERPLEXITY = 5.0  # for new points, as in openTSNE
-_EVERY = 25  # iterations between callbacks; each callback costs a computation of the divergence
+_PLACING_PERPLEXITY = 5.0  # new points are placed with this perplexity, as in openTSNE
+_ITERATIONS_PER_CALLBACK = 25  # each callback costs a computation of the divergence
 _SETTLED = 0.01
-_INTERPOLATED_FROM = 10_000  # from this many points on, the repulsion is interpolated, as in openTSNE
+_MIN_INTERPOLATED_POINTS = 10_000  # from this many points on, the repulsion is interpolated, as in openTSNE
 _MAX_BY_TREE, _MAX_BY_INTERPOLATION = 3, 2
 # Arguments of openTSNE, and the parameters of this method that set them, where the names differ. The arguments
 # `_OF_AFFINITIES` would have no effect, because the affinities are computed before openTSNE's class is called.
@@ -114,7 +114,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     """Return the algorithm that computes the repulsion of n points: "bh" (a tree) or "fft" (interpolation)."""
     if spec.negative_gradient_method != "auto":
         return spec.negative_gradient_method
-    return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MAX_BY_INTERPOLATION else "bh"
+    return "fft" if n >= _MIN_INTERPOLATED_POINTS and spec.n_components <= _MAX_BY_INTERPOLATION else "bh"
 
 
 class PartialMap(NeighborMap):
@@ -135,7 +135,7 @@ class PartialMap(NeighborMap):
         embedding = TSNEEmbedding(
             self.embedding.Y - center, affinities, negative_gradient_method="bh", dof=self.spec.dof, n_jobs=1
         )
-        perplexity = min(_PERPLEXITY, self.spec.perplexity)
+        perplexity = min(_PLACING_PERPLEXITY, self.spec.perplexity)
         return np.asarray(center + np.array(embedding.transform(points, perplexity=perplexity), dtype=np.float64))
 
 
@@ -161,7 +161,7 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
     stopped: list[Exception] = []
 
     def record(iteration: int, divergence: float, _: Any) -> None:
-        first = spec.early_iter if len(divergences) >= spec.early_iter // _EVERY else 0
+        first = spec.early_iter if len(divergences) >= spec.early_iter // _ITERATIONS_PER_CALLBACK else 0
         divergences[first + iteration] = float(divergence)
         try:
             on_progress(first + iteration, total, "descent")
@@ -183,13 +183,13 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
         "n_jobs": 1,
         "random_state": older_seed(spec.seed),
         "callbacks": record,
-        "callbacks_every_iters": _EVERY,
+        "callbacks_every_iters": _ITERATIONS_PER_CALLBACK,
         "verbose": False,
     }
     named |= library_options("openTSNE", TSNE, spec, [*named, *_OF_AFFINITIES], _PARAMETERS)
     affinities, _, notes = _affinities(X, spec, on_progress)
     on_progress(0, total, "descent")
-    Y = _start(X, spec, affinities.P) if start is None else _START * noisy(start, spec.seed)
+    Y = _start(X, spec, affinities.P) if start is None else _START_DEVIATION * noisy(start, spec.seed)
     with passed_on("openTSNE", spec.options, stopped):
         embedding = TSNE(**named).fit(affinities=affinities, initialization=Y)
     on_progress(total, total, "descent")
@@ -240,9 +240,9 @@ def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneS
     """Return the relative decrease of the divergence in the last 50 iterations or more; None if there were too few.
 
     `divergences` maps iterations to values. The final `divergence` is compared with the last of these values that is at
-    least 2 * `_EVERY` = 50 iterations old.
+    least 2 * `_ITERATIONS_PER_CALLBACK` = 50 iterations old.
     """
-    until = spec.early_iter + spec.max_iter - 2 * _EVERY
+    until = spec.early_iter + spec.max_iter - 2 * _ITERATIONS_PER_CALLBACK
     earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
     return (divergences[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
 
@@ -253,9 +253,13 @@ def _not_settled(decrease: float | None) -> Note:
     `decrease` is the relative change of the divergence in the last iterations, or None if there were too few of them.
     """
     reason = (
-        Text(Way("max_iter"), f" is below {3 * _EVERY}, too few to judge whether the divergence has settled")
+        Text(
+            Way("max_iter"),
+            f" is below {3 * _ITERATIONS_PER_CALLBACK}, too few to judge whether the divergence has settled",
+        )
         if decrease is None
-        else f"the divergence still changed by {abs(decrease):.1%} in the last {2 * _EVERY} iterations"
+        else f"the divergence still changed by {abs(decrease):.1%} in the last {2 * _ITERATIONS_PER_CALLBACK} "
+        "iterations"
     )
     return Note(
         "not-converged", Text("The coordinates may not be final: ", reason, ". Give a larger ", Way("max_iter"), ".")
@@ -269,7 +273,7 @@ def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """
     if spec.init != "spectral":
         Y = initial(X, spec.n_components, spec.init, spec.seed)
-        return _START * np.round(Y * _START_GRID) / _START_GRID
+        return _START_DEVIATION * np.round(Y * _START_GRID) / _START_GRID
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, slow to import
 
     try:

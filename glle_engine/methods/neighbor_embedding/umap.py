@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_SMALL = 10_000  # up to this many points, umap-learn makes the larger number of epochs
+_MAX_POINTS_OF_MORE_EPOCHS = 10_000  # up to this many points, umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
 # A new point gets the position of its nearest training point if the distance between them is below this share of the
 # mean distance of the new point to its neighbors.
 _SAME = 1e-3
 # Patterns of warnings that are not shown: they concern umap-learn's own neighbor search, and other ways to fit.
 _EXPECTED = (r"precomputed_knn\[2\]", "n_jobs value", "inverse_transform will be unavailable")
-_MAX_INVERTED = 7  # dimensions of an embedding with an inverse; umap-learn warns of more
-_LARGE = 2.0**100  # larger values leave single precision
+_MAX_INVERTED_COMPONENTS = 7  # embeddings with more components have no inverse, because umap-learn warns of them
+_MAX_SINGLE_PRECISION = 2.0**100  # larger values leave the range of single precision
 _LIBRARY = "umap-learn"
-_DENSITY = {"densmap", "dens_lambda", "dens_frac"}  # arguments that only densMAP sets
+_DENSMAP_ARGUMENTS = {"densmap", "dens_lambda", "dens_frac"}  # arguments that only densMAP sets
 # Arguments of umap-learn's neighbor search, which would change nothing.
 _OF_SEARCH = {"metric_kwds", "low_memory", "angular_rp_forest", "transform_queue_size"}
 # Arguments of umap-learn, and the parameters of this method that set them, where the names differ.
@@ -130,7 +130,7 @@ class UmapSpec(FurtherDistanceSpec):
         """Return the number of epochs of the descent for n points: `max_iter`, or umap-learn's default for "auto"."""
         if not isinstance(self.max_iter, str):
             return self.max_iter
-        return _EPOCHS if n <= _SMALL else _EPOCHS_OF_MANY
+        return _EPOCHS if n <= _MAX_POINTS_OF_MORE_EPOCHS else _EPOCHS_OF_MANY
 
     def density(self) -> dict[str, Any]:
         """Return umap-learn's arguments for preserving local densities: none, unless the method is densMAP."""
@@ -230,7 +230,7 @@ class _Neighbors:
         if isinstance(X, SparsePoints):
             return csr_matrix(X.rows / self.unit)
         if self.is_further:  # all of these metrics depend on the origin, but most do not depend on the unit
-            return X / max(1.0, power_of_two(float(np.abs(X).max())) / _LARGE)
+            return X / max(1.0, power_of_two(float(np.abs(X).max())) / _MAX_SINGLE_PRECISION)
         return (X - X.mean(axis=0)) / self.unit
 
 
@@ -258,7 +258,7 @@ def _model(neighbors: _Neighbors, spec: UmapSpec, **arguments: Any) -> Any:
         **spec.density(),
         **arguments,
     }
-    named |= library_options(_LIBRARY, Model, spec, {*named, *_DENSITY, *_OF_SEARCH}, _PARAMETERS)
+    named |= library_options(_LIBRARY, Model, spec, {*named, *_DENSMAP_ARGUMENTS, *_OF_SEARCH}, _PARAMETERS)
     with passed_on(_LIBRARY, spec.options):
         return Model(**named)
 
@@ -357,10 +357,10 @@ class UmapMap(NeighborMap):
 
         """
         require_restorable(self.spec.metric)
-        if not 2 <= (p := self.embedding.Y.shape[1]) <= _MAX_INVERTED:
+        if not 2 <= (p := self.embedding.Y.shape[1]) <= _MAX_INVERTED_COMPONENTS:
             raise InvalidParameterError(
                 f"UMAP has no inverse with {Way('n_components', p)}.",
-                remedy=f"Give {Way('n_components')} from 2 to {_MAX_INVERTED}.",
+                remedy=f"Give {Way('n_components')} from 2 to {_MAX_INVERTED_COMPONENTS}.",
             )
         places = places.astype(np.float32)
         outside = np.flatnonzero(self._hull.find_simplex(places) < 0)

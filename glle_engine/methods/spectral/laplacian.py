@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 DENSE_MOST = 300
-NEGLIGIBLE = 1e-10  # smaller edge weights, relative to the largest, are lost in rounding
-_SHIFT = 1e-9  # relative to the norm: the matrix can be factored, and the bottom converges in about ten steps
+MIN_WEIGHT_SHARE = 1e-10  # smaller edge weights, relative to the largest, are lost in rounding
+_RELATIVE_SHIFT = 1e-9  # relative to the norm: the matrix can be factored, and the bottom converges in about ten steps
 _ACCEPTED_RESIDUAL = 1e-10
 _REMEDY = f"Raise {Way('n_neighbors')} or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
 
@@ -72,11 +72,11 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     """
     weights = graph.copy()
     weights.data = np.exp(-(graph.data**2) / epsilon)
-    count = int(connected_components(weights > NEGLIGIBLE, directed=False)[0])
+    count = int(connected_components(weights > MIN_WEIGHT_SHARE, directed=False)[0])
     if count == 1:
         return csr_array(weights), ()
     longest = float(minimum_spanning_tree(graph).data.max())
-    enough = 1.001 * longest**2 / -np.log(NEGLIGIBLE)
+    enough = 1.001 * longest**2 / -np.log(MIN_WEIGHT_SHARE)
     shown = Way(option, float(f"{epsilon:.3g}"))
     if is_given:
         raise InvalidParameterError(
@@ -85,12 +85,12 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
             "square of the usual distance of neighbors.",
             details={option: epsilon, "components": count, "smallest": enough},
         )
-    weights.data = np.maximum(weights.data, NEGLIGIBLE)
+    weights.data = np.maximum(weights.data, MIN_WEIGHT_SHARE)
     message = (
         f"The data have {count} parts that are far from each other: with {shown}, the usual squared distance of "
-        f"neighbors, the weights between them vanish and are set to {NEGLIGIBLE:g}. Coordinates tell the parts apart, "
-        f"but not how far apart they are. Give {Way(option)} of at least {enough:.3g} to relate them, or embed each "
-        "part alone."
+        f"neighbors, the weights between them vanish and are set to {MIN_WEIGHT_SHARE:g}. Coordinates tell the parts "
+        f"apart, but not how far apart they are. Give {Way(option)} of at least {enough:.3g} to relate them, or embed "
+        "each part alone."
     )
     return csr_array(weights), (Note("far-parts", message),)
 
@@ -140,7 +140,7 @@ def _shift_inverted(
     A: csr_array, u: NDArray[np.float64], norm: float, count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     n = len(u)
-    shift = _SHIFT * norm
+    shift = _RELATIVE_SHIFT * norm
     lu = splu(
         (A + shift * identity(n, format="csr")).tocsc(),
         permc_spec="MMD_AT_PLUS_A",
@@ -222,7 +222,7 @@ def given_weights(X: Data) -> csr_array:
             f"The weight X[{row}, {column}] = {W[row, column]:g} is negative.",
             remedy="Give weights of at least 0, such as exp(-d^2).",
         )
-    count = int(connected_components(NEGLIGIBLE * float(W.max()) < W, directed=False)[0])
+    count = int(connected_components(MIN_WEIGHT_SHARE * float(W.max()) < W, directed=False)[0])
     if count > 1:
         raise DisconnectedGraphError(
             f"The graph of the weights falls into {count} components.",

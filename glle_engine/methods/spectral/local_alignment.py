@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22  # patches, and entries of their penalties, in memory at a time
-_VANISHING = 1e-13  # smaller eigenvalues count as 0 (relative to the largest entry of M)
-_FLAT = 1e-10  # a patch with a smaller p-th singular value (relative to the first) is flat
+_MIN_EIGENVALUE_SHARE = 1e-13  # smaller eigenvalues, relative to the largest entry of M, count as 0
+_MIN_SINGULAR_VALUE_SHARE = 1e-10  # a patch with a smaller p-th singular value, relative to the first, is flat
 
 
 class HessianLleSpec(RaisingSpec):
@@ -126,7 +126,7 @@ def align_patches(
         nonlocal flat
         points = X[members]
         left, singular, _ = np.linalg.svd(points - points.mean(axis=1, keepdims=True), full_matrices=False)
-        flat += int(np.sum(singular[:, p - 1] <= _FLAT * singular[:, 0]))
+        flat += int(np.sum(singular[:, p - 1] <= _MIN_SINGULAR_VALUE_SHARE * singular[:, 0]))
         # The last singular vectors of a patch of fewer than p dimensions are arbitrary and may contain the constant.
         tangent = np.linalg.qr(np.concatenate([np.ones((*members.shape, 1)), left[:, :, :p]], axis=2))[0][:, :, 1:]
         return penalty(tangent)
@@ -171,7 +171,7 @@ def embedding_of_patches(
     values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
     figures = {"solver": solver, "relative_gap": relative_gap(values, p)}
     notes: tuple[Note, ...] = ()
-    if values[p] <= _VANISHING * abs(M).max():
+    if values[p] <= _MIN_EIGENVALUE_SHARE * abs(M).max():
         message = (
             f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is "
             f"arbitrary. Raise {Way('n_neighbors')} if patches share too few points; raise {Way('n_components')} "

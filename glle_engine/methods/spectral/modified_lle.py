@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 20
-_RIDGE = 1e-3  # relative to the trace of a Gram matrix, as in LLE
+_RELATIVE_RIDGE = 1e-3  # relative to the trace of a Gram matrix, as in LLE
 
 
 class ModifiedLleSpec(RaisingSpec):
@@ -74,7 +74,7 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
 
     `vectors` (b, k, r) are the eigenvectors, and `variance` (b, r) the eigenvalues, without the eigenvalues 0.
     """
-    ridge = _RIDGE * variance.sum(axis=1, keepdims=True)
+    ridge = _RELATIVE_RIDGE * variance.sum(axis=1, keepdims=True)
     sums = vectors.sum(axis=1)
     weights = (1 - np.einsum("bkr,br->bk", vectors, sums)) / ridge
     weights += np.einsum("bkr,br->bk", vectors, sums / (variance + ridge))

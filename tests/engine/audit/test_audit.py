@@ -694,7 +694,7 @@ def test_replicates_of_noise_are_noise_by_blocks() -> None:
     assert by_blocks.level == "no"
     assert by_blocks.remains < without.remains
     assert np.median(by_blocks.p_value) > 1.5 * np.median(without.p_value), "copies keep their replicates together"
-    with pytest.raises(InvalidParameterError, match="belong to 2 blocks"):
+    with pytest.raises(InvalidParameterError, match="`blocks` has 2 different values"):
         audit(PLANE, method="pca", blocks=np.arange(200) % 2)
 
 

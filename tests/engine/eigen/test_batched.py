@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
-from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
+from glle_engine.eigen.batched.elimination import MAX_SUPERNODE_COLUMNS, MAX_SUPERNODES_PER_FRONT
 from glle_engine.eigen.batched.factorization import factorize
 from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned, verdict
 from glle_engine.eigen.batched.solver import LaneSolver
@@ -312,8 +312,8 @@ def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> Non
     rng = np.random.default_rng(n)
     pattern, _ = Pattern.from_neighbors(drawn_neighbors(rng, n, k)).order_for(1)
     structure = analyze(pattern.neighbors, pattern.order)
-    assert np.diff(structure.first).max() == WIDEST
-    assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES
+    assert np.diff(structure.first).max() == MAX_SUPERNODE_COLUMNS
+    assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES_PER_FRONT
     require_factors(structure, rng)
 
 

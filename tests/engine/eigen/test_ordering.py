@@ -10,7 +10,7 @@ from glle_engine import fit
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen import pattern
 from glle_engine.eigen.batched.elimination import symmetric
-from glle_engine.eigen.dissection import SEPARATOR, Graph, nested_dissection, separator
+from glle_engine.eigen.dissection import SEPARATOR_LABEL, Graph, nested_dissection, separator
 from glle_engine.eigen.minimum_degree import minimum_degree
 from glle_engine.eigen.pattern import Pattern, cheapest_order, distinct, predicted_cost
 
@@ -102,7 +102,7 @@ def test_a_separator_separates_balanced_sides(seed: int) -> None:
     assert not dense_of(start, adjacent)[np.ix_(label == 0, label == 1)].any()
     sizes = np.bincount(label, minlength=3)
     assert max(sizes[0], sizes[1]) <= 0.6 * len(label)
-    assert sizes[SEPARATOR] <= 2 * 144 * 1.1  # two planes cut a closed grid
+    assert sizes[SEPARATOR_LABEL] <= 2 * 144 * 1.1  # two planes cut a closed grid
 
 
 def test_graphs_with_an_empty_separator_or_none_are_ordered() -> None:

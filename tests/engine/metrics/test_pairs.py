@@ -38,7 +38,7 @@ def test_shepard_correlation_is_that_of_scipy() -> None:
     """The correlation equals scipy's, also with ties; distances that are all equal are refused."""
     assert len(np.unique(pdist(Y))) < len(pdist(Y))
     assert pairs.shepard_correlation(X, Y) == pytest.approx(spearmanr(pdist(X), pdist(Y)).statistic, rel=1e-12)
-    with pytest.raises(DegenerateDataError, match="nothing varies"):
+    with pytest.raises(DegenerateDataError, match=r"points of the \w+ are equal"):
         pairs.shepard_correlation(np.eye(3), np.zeros((3, 2)))
 
 

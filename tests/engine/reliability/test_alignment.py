@@ -59,7 +59,7 @@ def test_axes_are_those_of_the_covariance() -> None:
         assert not regions.contains(regions.center + regions.axes(level)[:, 1] * (1 + 1e-9), level).any()
     assert regions.to_dict() == {"levels": list(REGION_COVERAGES), "radii": list(regions.radii)}
     assert regions.of_new_sample().radii == pytest.approx([np.sqrt(2) * radius for radius in regions.radii])
-    with pytest.raises(InvalidParameterError, match=r"level 0.95. Choose one of 0.5, 0.9"):
+    with pytest.raises(InvalidParameterError, match=r"coverage 0.95. Choose one of the coverages 0.5, 0.9"):
         regions.axes(0.95)
 
 

@@ -9,7 +9,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import DegenerateDataError, GlleError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding import affinities
-from glle_engine.methods.neighbor_embedding.affinities import NOISE, noisy
+from glle_engine.methods.neighbor_embedding.affinities import START_NOISE, noisy
 from tests.engine.methods.reference import LIBRARIES, import_or_skip, with_slow_ones
 
 NAMES = [name for name, one in METHODS.items() if "init" in one.spec.parameters()]
@@ -55,7 +55,7 @@ def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPat
     one.embed(SHEET, one.spec(seed=3, **QUICK["symmetric-sne"]), init=start)
     centered = (start - start.mean(axis=0)) / start[:, 0].std()
     np.testing.assert_allclose(begun[0], 1e-2 * noisy(centered, 3), rtol=1e-12)
-    assert abs(begun[0] / 1e-2 - centered).max() < 6 * NOISE
+    assert abs(begun[0] / 1e-2 - centered).max() < 6 * START_NOISE
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_isomap_against_dense_scaling(
     J = np.eye(len(few)) - 1 / len(few)
     values, vectors = scipy.linalg.eigh(-J @ distances**2 @ J / 2)
     expected = (vectors * np.sqrt(np.maximum(values, 0)))[:, :-3:-1]
-    monkeypatch.setattr(leading, "DENSE_UP_TO", dense_up_to)
+    monkeypatch.setattr(leading, "MAX_DENSE_ROWS", dense_up_to)
     embedding = embed("isomap", few, n_neighbors=8, landmarks=landmarks)
     same_columns(expected, embedding.Y, 1e-8)
     pairs = np.triu_indices(len(few), 1)
