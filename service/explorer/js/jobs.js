@@ -6,6 +6,7 @@ import { set, state } from './store.js';
 
 const OPEN = new Set(['queued', 'running', 'cancelling']);
 const AGAIN = 2000; // milliseconds until the next request to a service that is away
+const PACE = 1000; // least milliseconds between two states of a job: a busy service answers without waiting
 
 /**
  * Follow a job to its end.
@@ -17,8 +18,10 @@ export async function follow(job, label) {
   set({ work: workOf(job, label) });
   let now = job;
   while (OPEN.has(now.status)) {
-    now = await patiently(() => askJson(`/v1/jobs/${job.id}?wait=1`)); // a second between two states of the progress
+    const next = performance.now() + PACE;
+    now = await patiently(() => askJson(`/v1/jobs/${job.id}?wait=1`));
     set({ work: workOf(now, label) });
+    if (OPEN.has(now.status)) await new Promise((resolve) => setTimeout(resolve, next - performance.now()));
   }
   if (now.status === 'cancelled') throw new Cancelled();
   if (now.status === 'failed') throw new Refused(now.error);
