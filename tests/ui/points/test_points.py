@@ -208,6 +208,18 @@ def test_rows_are_found_by_label(explorer: Explorer) -> None:
     expect(explorer.at("selected")).to_have_count(0)
 
 
+@pytest.mark.parametrize("delimiter", ["|", " "])
+def test_columns_that_are_left_out_are_read_as_the_service_reads_them(explorer: Explorer, delimiter: str) -> None:
+    """Also if the first line names the delimiter, or if cells are separated by blanks."""
+    table = csv(sheet(40), kind=["a", "b"] * 20, place=["north", "south", "east", "west"] * 10)
+    text = table.decode().replace(",", delimiter)
+    explorer.open()
+    explorer.upload("roll.csv", ("sep=|\n" * (delimiter == "|") + text).encode())
+    explorer.fit(count=2)
+    explorer.at("color").select_option("place")
+    expect(explorer.at("legend").locator(".class")).to_have_text(["east10", "north10", "south10", "west10"])
+
+
 def test_further_columns_color_the_points_and_are_searched(explorer: Explorer) -> None:
     """Columns that are left out at the upload, and those of another file, can be chosen; a refresh keeps them."""
     X = sheet(40)

@@ -77,7 +77,8 @@ export async function keepLeftOut(file, dataset, whole) {
       dataset.id,
       Object.fromEntries(left.filter((name) => whole.has(name)).map((name) => [name, whole.get(name)])),
     );
-  const { n, columns } = await compute('readTable', { file, wanted: left, most: MAX_COLUMNS });
+  const dialect = dataset.source.dialect ?? {};
+  const { n, columns } = await compute('readTable', { file, wanted: left, most: MAX_COLUMNS, dialect });
   if (n === dataset.n && Object.keys(columns).length) keep(dataset.id, columns);
 }
 

@@ -2,17 +2,27 @@
 
 import { readNpy } from './npy.js';
 
-/** Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180. */
-function parseCsv(text) {
-  const body = text.replace(/^\uFEFF/, '');
+const DELIMITERS = { comma: ',', semicolon: ';', tab: '\t', pipe: '|', space: ' ' };
+const SEPARATOR = /^"?sep=(.)"?(\r?\n|\r|$)/i; // a first line that names the delimiter
+
+/**
+ * Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180.
+ * @param {string} text
+ * @param {string} [name] - name of the delimiter; by default the first line names it, or has it most often
+ */
+function parseCsv(text, name) {
+  const separator = text.match(SEPARATOR);
+  const body = separator ? text.slice(separator[0].length) : text;
   const [first] = body.split(/\r?\n/, 1);
   const count = (sign) => first.split(sign).length;
-  const delimiter = [',', ';', '\t', '|'].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
+  const likely = [',', ';', '\t', '|'].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
+  const delimiter = DELIMITERS[name] ?? separator?.[1] ?? likely;
   const rows = [];
   let row = [];
   let at = 0;
   while (at < body.length) {
     let cell = '';
+    while (delimiter === ' ' && body[at] === ' ') at++; // as the service reads it: blanks before a cell are no cells
     if (body[at] === '"') {
       for (at++; at < body.length; at++) {
         if (body[at] !== '"') cell += body[at];
@@ -41,14 +51,18 @@ function parseCsv(text) {
 
 /**
  * The columns of a file below its header, all or those of some names.
- * @param {{file: File, wanted?: string[], most: number}} inputs - most: columns that are read
+ * @param {{file: File, wanted?: string[], most: number, dialect?: {delimiter?: string, encoding?: string}}} inputs -
+ *   most: columns that are read; dialect: how the service has read the file; without it the text is UTF-8
  * @returns {Promise<{n: number, width: number, ragged: {row: number, cells: number} | null,
  *   columns: Record<string, string[]>}>} `ragged` is the first row that has not as many cells as the header
  */
-export async function readTable({ file, wanted, most }) {
+export async function readTable({ file, wanted, most, dialect }) {
   const [names = [], ...rows] = file.name.endsWith('.npy')
     ? columnsOf(readNpy(await file.arrayBuffer()), file.name.slice(0, -4))
-    : parseCsv(await file.text());
+    : parseCsv(
+      new TextDecoder(dialect?.encoding ?? 'utf-8').decode(await file.arrayBuffer()),
+      dialect && (dialect.delimiter ?? 'comma'),
+    );
   const row = rows.findIndex((cells) => cells.length !== names.length);
   const chosen = Array.from(names.keys()).filter((i) => !wanted || wanted.includes(names[i])).slice(0, most);
   return {
