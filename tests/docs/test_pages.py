@@ -92,6 +92,7 @@ def test_the_example_of_a_new_method_embeds() -> None:
     method = names["random_projection"]
     embedding = method.embed([[0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 1, 1]], method.spec(seed=1))
     assert (method.name, method.family, embedding.Y.shape) == ("random-projection", "linear and kernel", (4, 2))
+    assert "projecting" in embedding.seconds
 
 
 def test_every_package_is_named_in_its_room() -> None:

@@ -12,8 +12,8 @@ If a process dies while a task runs, the task is repeated, at most `worker.jobs.
   fails. Only an interactive task that crashed, or needs more than `INTERACTIVE_BYTES`, is first tried as a batch task.
 - The RQ worker died, and its work-horse with it: the parent starts a successor, which gives up the tasks of its
   predecessor (`work`), and RQ repeats them.
-- The machine died: workers on other machines repeat the task when its heartbeats are missing
-  (`TaskWorker.get_heartbeat_ttl`).
+- The parent died, and its children with it (`worker.execution.process_guard`), or the machine died: other workers, or
+  the restarted one, repeat the task when four of its heartbeats are missing (`TaskWorker.get_heartbeat_ttl`).
 - Redis lost the task: `worker.jobs.queue.TaskQueue.repair` enqueues it again.
 """
 
