@@ -237,9 +237,9 @@ def test_embeddings_of_different_shapes_are_not_aligned(shape: tuple[int, int]) 
     """Embeddings of different shapes are refused, because compiled code would read beyond the smaller one."""
     Y, reference = np.random.default_rng(0).standard_normal(shape), np.eye(10, 2)
     for align in (disparity, procrustes_rotation, lambda a, b: generalized_procrustes(np.stack([a, a]), b)):
-        with pytest.raises(InvalidShapeError, match="have shapes"):
+        with pytest.raises(InvalidShapeError, match="have the shapes"):
             align(Y, reference)
-    with pytest.raises(InvalidShapeError, match="have shapes"):
+    with pytest.raises(InvalidShapeError, match="have the shapes"):
         disparity(Y[:, :0], Y[:, :0])
 
 
