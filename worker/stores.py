@@ -26,7 +26,7 @@ from worker.storage.datasets import DatasetStore
 from worker.storage.entry_cache import EntryCache
 from worker.storage.free_space import QueueCapacity
 from worker.storage.mark import RecordsMark
-from worker.storage.object_store.backend import RETRIES, Bucket
+from worker.storage.object_store.backend import MAX_RETRIES, Bucket
 from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
@@ -93,7 +93,7 @@ class Stores:
         connect_arrays = subscriber(settings.cache_url, "GLLE_CACHE_URL")
         commands = LoopCommands(connect_arrays, breakers[1], arrays_seconds)
         counts = Counters(client)
-        retries = PATIENT_RETRIES if patient else RETRIES
+        retries = PATIENT_RETRIES if patient else MAX_RETRIES
         bucket = Bucket(settings.store_url, counts=counts, retries=retries) if settings.store_url else None
         files = ObjectFiles.from_settings(settings, bucket, arrays)
         results = ResultStore(client, files, settings.job_ttl)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-MAX_CHARACTERS = 40  # longest text of a field's value in a one-line representation
+MAX_VALUE_CHARACTERS = 40  # a longer value of a field is cut in a one-line representation
 
 
 def brief(self: Any) -> str:
@@ -43,7 +43,7 @@ def _value(value: Any) -> str:
     if is_dataclass(value):
         return type(value).__name__
     text = f"{value:.6g}" if isinstance(value, float) else repr(value)
-    if len(text) <= MAX_CHARACTERS and "\n" not in text:
+    if len(text) <= MAX_VALUE_CHARACTERS and "\n" not in text:
         return text
     return (
         f"<{len(value)} items>" if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str) else _cut(text)
@@ -51,7 +51,7 @@ def _value(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return f"{' '.join(text.split())[: MAX_CHARACTERS - 3]}..."
+    return f"{' '.join(text.split())[: MAX_VALUE_CHARACTERS - 3]}..."
 
 
 class PointResult(PointArray):

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Metric, SpaceSpec, Standardize
 
-MAX_LEVELS = 20_000  # distinct values of all features together; a matrix of 1,000 points then has 160 MB
-_SHOWN = 10  # a message names at most this many columns
+# Hamming is refused for more distinct values of all features together; 1,000 points then take 160 MB.
+MAX_LEVELS = 20_000
+_MAX_SHOWN_COLUMNS = 10  # an error names at most this many columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +134,7 @@ def _center_and_scale(
     constant = largest == smallest
     flat = np.flatnonzero(~constant & ~(scale > 0))
     if len(flat):
-        shown = ", ".join(map(str, flat[:_SHOWN])) + (", ..." if len(flat) > _SHOWN else "")
+        shown = ", ".join(map(str, flat[:_MAX_SHOWN_COLUMNS])) + (", ..." if len(flat) > _MAX_SHOWN_COLUMNS else "")
         raise InvalidParameterError(
             f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, "
             f"counted from 0), so that {Way('standardize', 'robust')} has no interquartile range to divide by.",

@@ -35,8 +35,8 @@ LARGEST, SMALLEST = 1e150, 1e-140
 FARTHEST = 2.0**26
 # Smallest distance whose square keeps all its digits, relative to the largest coordinate.
 RESOLVED = 2.0**-490
-_HASHED = 1 << 20  # entries that are hashed at a time
-_LISTED = 10  # columns in a message
+_HASHED_ENTRIES = 1 << 20  # the digest of data is computed in blocks of this many entries
+_MAX_LISTED_COLUMNS = 10  # an error or a note names at most this many columns
 Missing = Literal["drop", "median"]
 """What to do with missing values: drop their rows, or fill in the median of their column."""
 DENSE = "Give a dense array, or 50 components by a truncated SVD if that is too large."
@@ -151,7 +151,7 @@ def digest(data: NDArray[np.float64] | csr_array) -> str:
             state.update(np.ascontiguousarray(array, dtype).data)
         return state.hexdigest()
     state = sha256(f"{data.shape[0]},{data.shape[1]};".encode())
-    rows = max(1, _HASHED // data.shape[1])
+    rows = max(1, _HASHED_ENTRIES // data.shape[1])
     for start in range(0, len(data), rows):
         state.update(np.ascontiguousarray(data[start : start + rows] + 0.0, "<f8").data)
     return state.hexdigest()
@@ -247,14 +247,14 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     """
     n, d = values.shape
     gaps = np.zeros((n, d), bool)
-    rows = max(1, _HASHED // d)
+    rows = max(1, _HASHED_ENTRIES // d)
     for start in range(0, n, rows) if values.dtype.kind == "f" else ():
         np.isnan(values[start : start + rows], out=gaps[start : start + rows])
     counts = gaps.sum(axis=0)
     columns = np.flatnonzero(counts)
     if not len(columns):
         return None, []
-    worst = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
+    worst = columns[np.argsort(-counts[columns], kind="stable")][:_MAX_LISTED_COLUMNS]
     listed = ", ".join(f"{_feature(column, names)} ({counts[column]:,})" for column in worst)
     listed += f" and {len(columns) - len(worst):,} more" if len(columns) > len(worst) else ""
     incomplete = gaps.any(axis=1)
@@ -266,7 +266,7 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
         said = f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: "
         return ~incomplete, [Note("rows-dropped", f"{said}{listed}.")]
     if len(empty := np.flatnonzero(counts == n)):
-        shown = ", ".join(f"{_feature(column, names)}" for column in empty[:_LISTED])
+        shown = ", ".join(f"{_feature(column, names)}" for column in empty[:_MAX_LISTED_COLUMNS])
         detail = f"{len(empty):,} columns have no value at all, and therefore no median: {shown}."
         raise NotFiniteError(detail, remedy="Leave these columns out.")
     for column in columns:

@@ -2,8 +2,9 @@
 
 ``noise="auto"`` chooses the noise model whose draws keep neighbors better. Both models are fitted on the same neighbor
 graph. For each, the trustworthiness (`glle_engine.metrics.ranks`) of `TRUST_POINTS` points at 10 neighbors is averaged
-over `NOISE_DRAWS` draws with the seed `SEED` at scale 1. The choice therefore depends only on data and parameters.
-Neither model is better for all data, and the noise in the data alone does not decide (docs/explanation/posterior.md).
+over `NOISE_DRAWS` draws with the seed `FINDING_SEED` at scale 1. The choice therefore depends only on data and
+parameters. Neither model is better for all data, and the noise in the data alone does not decide
+(docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -37,17 +38,19 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
     from glle_engine.weights.gaussian import WeightDistribution
 
-SMALL_GAP = 0.1  # below this relative gap after the last eigenvalue, its coordinate may swap with the next one
-FAR = 1000  # a note names points that lie more than this many times as far from the middle as points usually do
+MAX_SMALL_GAP = 0.1  # below this relative gap after the last eigenvalue, its coordinate may swap with the next one
+FAR_RATIO = 1000  # a note names points that lie more than this many times as far from the middle as points usually do
 _SHOWN_ROWS = 5
-NEAR = 1e-6  # relative to the median; a nearest neighbor that is closer counts as a near-duplicate
-FLAT_EIGENVALUE = 1e-12  # relative to the largest; smaller eigenvalues of a neighborhood count as 0
-UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
-MOST_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
+# A nearest neighbor closer than this share of the median distance counts as a near-duplicate.
+MAX_NEAR_DUPLICATE_RATIO = 1e-6
+MIN_EIGENVALUE_SHARE = 1e-12  # smaller eigenvalues of a neighborhood, relative to the largest, count as 0
+# A note warns if standard deviations differ by more: the smaller feature adds 1/1000 to squared distances.
+MAX_DEVIATION_RATIO = 30.0
+MOST_VARIANCE_SHARE = 0.99  # share of the variance that `features_of_most_variance` hold
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 TRUST_POINTS = 300
 NOISE_DRAWS = 8
-SEED = 2**63  # unlikely to be a seed of draws that users look at
+FINDING_SEED = 2**63  # unlikely to be a seed of draws that users look at
 
 
 def diagnose(
@@ -172,7 +175,7 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
     """
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
-    return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
+    return int(((nearest > 0) & (nearest < MAX_NEAR_DUPLICATE_RATIO * typical)).sum())
 
 
 def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
@@ -192,7 +195,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
     largest = np.sort(variance)[::-1]
     return {
         "feature_scale_ratio": float(varying.max() / varying.min()) if varying.size and varying.min() > 0 else 1.0,
-        "features_of_most_variance": int(np.searchsorted(np.cumsum(largest), MOST_VARIANCE * largest.sum())) + 1,
+        "features_of_most_variance": int(np.searchsorted(np.cumsum(largest), MOST_VARIANCE_SHARE * largest.sum())) + 1,
         "feature_of_most_variance": int(np.argmax(variance)),
         **({"far_points": far} if isinstance(X, np.ndarray) and (far := far_points(X)) else {}),
     }
@@ -207,7 +210,7 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
-    rows = np.flatnonzero(away > FAR * np.median(away))
+    rows = np.flatnonzero(away > FAR_RATIO * np.median(away))
     return rows.tolist() if len(rows) <= max(1, len(X) // 100) else []
 
 
@@ -217,7 +220,8 @@ def far_text(rows: list[int]) -> str:
     one = len(rows) == 1
     lie, their, them = (f"Point {some} lies", "its", "it") if one else (f"Points {some} lie", "their", "them")
     return (
-        f"{lie} more than {FAR:,} times as far from the middle of the data as points usually do (rows count from 0): "
+        f"{lie} more than {FAR_RATIO:,} times as far from the middle of the data as points usually do (rows count "
+        "from 0): "
         f"check {their} values, and correct {them} or leave {them} out."
     )
 
@@ -230,7 +234,7 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
     if rows := figures.get("far_points"):
         yield Note("far-points", far_text(rows))
     is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
-    if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
+    if is_of_points and figures["feature_scale_ratio"] >= MAX_DEVIATION_RATIO:
         way = f"use {Way('standardize', 'zscore')}" if hasattr(spec, "standardize") else "standardize them"
         count, largest = figures["features_of_most_variance"], Way(FEATURE, figures["feature_of_most_variance"])
         yield Note(
@@ -252,11 +256,12 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
         elif needed == 2:  # rank 1 when (tr G)^2 = tr G^2
             unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
             flat += int(
-                (1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT_EIGENVALUE).sum() + (block.trace == 0).sum()
+                (1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= MIN_EIGENVALUE_SHARE).sum()
+                + (block.trace == 0).sum()
             )
         else:
             values, _ = dense.eigh(block.gram)
-            flat += int((values[:, -needed] <= FLAT_EIGENVALUE * values[:, -1]).sum())
+            flat += int((values[:, -needed] <= MIN_EIGENVALUE_SHARE * values[:, -1]).sum())
     return flat
 
 
@@ -346,7 +351,7 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
             f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. Raise "
             f"{Way('n_neighbors')} until one class is left, or leave disconnected at 'bridge'.",
         )
-    if figures["relative_gap"] < SMALL_GAP:
+    if figures["relative_gap"] < MAX_SMALL_GAP:
         yield Note(
             "small-gap",
             f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of eigenvalue {p + 1}: the last "
@@ -417,7 +422,7 @@ def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
 def trust_of_draws(X: Data, posterior: Posterior) -> float:
     """Return the trustworthiness (`trust_of`), averaged over 8 draws at scale 1; 0 if a draw has no solution."""
     try:
-        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=SEED)]))
+        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=FINDING_SEED)]))
     except ConvergenceError:
         return 0.0
 

@@ -3,7 +3,8 @@
 Fits and draws are meant to have the same bits on every processor. A process that computes other bits (on another
 architecture, or with another numpy) has another digest, and its results must not be mixed with results of other
 machines. `python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the expected digest,
-`PINNED`. It also compiles the code of fits and draws in two processes, so that later fits and draws start at once.
+`PINNED_FINGERPRINT`. It also compiles the code of fits and draws in two processes, so that later fits and draws start
+at once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Align
     from glle_engine.posterior.posterior import Posterior
 
-PINNED = "5327895c35fd8ce2"  # belongs to `glle_engine.base.version.NUMBERS`: change both together
-DIGITS = 16  # hex digits: 64 bits
+PINNED_FINGERPRINT = "5327895c35fd8ce2"  # belongs to `glle_engine.base.version.NUMBERS`: change both together
+FINGERPRINT_DIGITS = 16  # a fingerprint has this many hexadecimal digits: 64 bits
 
 _SPARSE_POINTS = 120  # enough for the sparse solver, which solves several draws at once
 _SOLID_POINTS, _DIMENSIONS = 600, 5  # enough that fronts of the elimination order consist of several supernodes
@@ -44,14 +45,14 @@ _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix pr
 def fingerprint() -> str:
     """Return the first 16 hex digits of the SHA-256 digest of some fits and draws; computed once in a process.
 
-    The digest equals `PINNED` on a machine that computes the same bits as others.
+    The digest equals `PINNED_FINGERPRINT` on a machine that computes the same bits as others.
     """
     digest = hashlib.sha256()
     for name, array in _arrays():
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         digest.update(f"{name} {little.dtype.str} {little.shape}".encode())
         digest.update(little.tobytes())
-    return digest.hexdigest()[:DIGITS]
+    return digest.hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def sheet(n: int) -> NDArray[np.float64]:
@@ -114,5 +115,5 @@ if __name__ == "__main__":
     draw_cost(fit(sheet(_SPARSE_POINTS), n_neighbors=8))
     draws.join()
     warm()
-    state = "the pinned bits" if computed == PINNED else "other bits than the pinned ones"
-    sys.stdout.write(f"fingerprint {computed}\npinned      {PINNED}\nThis machine computes {state}.\n")
+    state = "the pinned bits" if computed == PINNED_FINGERPRINT else "other bits than the pinned ones"
+    sys.stdout.write(f"fingerprint {computed}\npinned      {PINNED_FINGERPRINT}\nThis machine computes {state}.\n")

@@ -20,7 +20,7 @@ from glle.cli import VARIABLES
 from glle.client import Client, GlleServiceError, JobTimeoutError, Retries
 from glle.transport.session import http_options
 from glle_engine import manifolds
-from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from glle_engine.posterior.fingerprint import PINNED_FINGERPRINT, fingerprint
 from service.cli.data_folder import connect_stores
 from service.cli.options import StartError
 from service.middleware.access_policy import AccessPolicy
@@ -60,14 +60,14 @@ FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # again might still complete a shorter task.
 POINTS, NEIGHBORS = 6000, 25
 _STATE_TEXTS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
-OLDEST_REDIS = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tested
+MIN_REDIS_VERSION = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tested
 PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
-SHOWN_IDS = 5  # a message names at most this many records without files
+MAX_SHOWN_IDS = 5  # a message names at most this many records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
@@ -289,7 +289,7 @@ def _files(stores: Stores) -> Check:
         lost = find_records_without_files(stores)
     except ProblemError as error:
         return Check.from_problem(name, error.problem)
-    shown = f"{', '.join(lost[:SHOWN_IDS])}{', ...' if len(lost) > SHOWN_IDS else ''}"
+    shown = f"{', '.join(lost[:MAX_SHOWN_IDS])}{', ...' if len(lost) > MAX_SHOWN_IDS else ''}"
     return _check(
         name,
         "problem" if lost else "ok",
@@ -339,12 +339,12 @@ def _connection(
         yield Check(f"{name} connection", "problem", detail, remedy)
         return None
     version = str(info["redis_version"])
-    is_old = tuple(int(number) for number in version.split(".")[:2]) < OLDEST_REDIS
+    is_old = tuple(int(number) for number in version.split(".")[:2]) < MIN_REDIS_VERSION
     yield _check(
         f"{name} connection",
         "problem" if is_old else "warning" if round_trip > SLOW_SECONDS else "ok",
         f"Version {info.get('valkey_version', version)}, {round_trip * 1000:.2f} ms per round trip.",
-        f"Use Redis {'.'.join(map(str, OLDEST_REDIS))} or newer, or Valkey."
+        f"Use Redis {'.'.join(map(str, MIN_REDIS_VERSION))} or newer, or Valkey."
         if is_old
         else "Move the server nearer: every request and task makes several round trips.",
     )
@@ -474,8 +474,9 @@ def engine(settings: Settings) -> Iterator[Check]:
     is_allowed = settings.allow_other_bits == "on"
     yield _check(
         "fingerprint",
-        "ok" if is_allowed or fingerprint() == PINNED else "warning",
-        f"Reference results of this machine have the fingerprint {fingerprint()}; the published ones have {PINNED}.",
+        "ok" if is_allowed or fingerprint() == PINNED_FINGERPRINT else "warning",
+        f"Reference results of this machine have the fingerprint {fingerprint()}; the published ones have "
+        f"{PINNED_FINGERPRINT}.",
         "A worker does not start on this machine: install the versions of requirements/server.lock; or see "
         "docs/explanation/reproducibility.md.",
     )

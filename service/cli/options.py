@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEST = "setting_"
-_LONGEST_SPAN = 36_500  # hours, or days: a hundred years
+_MAX_SPAN = 36_500  # hours, or days: a hundred years
 
 
 CANNOT_START = 2  # exit code of a command whose settings, arguments or machine prevent its start
@@ -71,8 +71,8 @@ def require_both_urls(settings: Settings) -> None:
 def span(text: str) -> float:
     """Parse a number of hours or days from 0 to 36,500, as the `type` of an argparse argument."""
     value = float(text)
-    if not 0 <= value <= _LONGEST_SPAN:
-        raise argparse.ArgumentTypeError(f"{text} is not allowed: give a number from 0 to {_LONGEST_SPAN:,}")
+    if not 0 <= value <= _MAX_SPAN:
+        raise argparse.ArgumentTypeError(f"{text} is not allowed: give a number from 0 to {_MAX_SPAN:,}")
     return value
 
 

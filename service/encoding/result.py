@@ -40,7 +40,7 @@ RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a ma
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
 SCALE_HEADER = "Glle-Scale"  # shows the scale, also if it was auto or the body is binary
 NOTES_HEADER = "Glle-Notes"  # codes of the warnings about a calibrated scale
-_INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
+_MAX_INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
 
@@ -161,7 +161,7 @@ class ArraysResult:
             values = np.ascontiguousarray(main, dtype if main.dtype.kind == "f" else None)
             body = encode.npy_header(values.dtype, values.shape) + values.tobytes()
             return RangedResponse(body, 200, headers | ACCEPT_RANGES, NPY)
-        if main.nbytes <= _INLINE_BYTES:
+        if main.nbytes <= _MAX_INLINE_BYTES:
             body = self._body(media, dtype)
         else:
             body = await run_in_threadpool(self._body, media, dtype)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 PROBE_PATHS = frozenset({"/livez", "/readyz"})
 RETRY_SECONDS = 1  # Retry-After of a refused request; most requests take milliseconds
-QUERY_BYTES = 32 * 2**10  # two percent-encoded lists of 1,000 positions take 18 KB
-COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
+MAX_QUERY_BYTES = 32 * 2**10  # a longer query is refused; two percent-encoded lists of 1,000 positions take 18 KB
+MAX_COMMAND_BYTES = 64 * 2**10  # a longer JSON body is refused; a usual command has a few hundred bytes
 UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies are limited in uploads/reading.py
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
-MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
+MIN_BYTES_PER_SECOND = 16 * 2**10  # a body that is slower, on average over the last `PATIENCE_SECONDS`, is refused
 PLACE_CHECK_SECONDS = 0.02  # pause between two checks whether a tenant may have another request in progress
 BODY_GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
 
@@ -58,8 +58,8 @@ class RequestLimits:
         is_counted = scope["path"] not in PROBE_PATHS
         if is_counted:
             self._require_place(self._shares.requests, tenant)
-        if (size := len(scope["query_string"])) > QUERY_BYTES:
-            detail = f"The query of the address has {size:,} bytes; {QUERY_BYTES:,} are allowed."
+        if (size := len(scope["query_string"])) > MAX_QUERY_BYTES:
+            detail = f"The query of the address has {size:,} bytes; {MAX_QUERY_BYTES:,} are allowed."
             raise ProblemError(plain_problem(414, detail))
         if any(name in _BODY_HEADERS and value != b"0" for name, value in scope["headers"]):
             await self._serve_with_body(app, scope, receive, send, tenant)
@@ -78,7 +78,7 @@ class RequestLimits:
         if not is_upload:
             _require_command(scope)
         self._make_place(tenant)
-        body = _Body(receive, tenant, None if is_upload else COMMAND_BYTES, self._begin)
+        body = _Body(receive, tenant, None if is_upload else MAX_COMMAND_BYTES, self._begin)
         self._shares.bodies.add(tenant)
         self._bodies.add(body)
         try:
@@ -136,8 +136,8 @@ def _require_command(scope: Scope) -> None:
     headers = Headers(scope=scope)
     length = int(headers.get("content-length", "0"))  # h11 has validated the number
     media = MediaType.parse(headers.get("content-type", "")).kind
-    if length > COMMAND_BYTES:
-        problem = plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed here.")
+    if length > MAX_COMMAND_BYTES:
+        problem = plain_problem(413, f"The body has {length:,} bytes; {MAX_COMMAND_BYTES:,} are allowed here.")
     elif media != "application/json" and (media, scope["method"]) != (MERGE_PATCH, "PATCH"):
         declared = f"is declared as {media[:100]}" if media else "has no Content-Type"
         problem = plain_problem(415, f"The body {declared}, but only JSON is accepted here.")
@@ -150,9 +150,9 @@ def _require_command(scope: Scope) -> None:
 class _Body:
     """A request body that is arriving, with a deadline that depends on the received bytes.
 
-    In total, a body of `size` bytes may take ``PATIENCE_SECONDS + size / MIN_SPEED`` seconds. At any moment it has at
-    most `PATIENCE_SECONDS` left, so that a client cannot send most of a body and then wait. Time during which the
-    service does not read the body does not count.
+    In total, a body of `size` bytes may take ``PATIENCE_SECONDS + size / MIN_BYTES_PER_SECOND`` seconds. At any moment
+    it has at most `PATIENCE_SECONDS` left, so that a client cannot send most of a body and then wait. Time during which
+    the service does not read the body does not count.
 
     Parameters
     ----------
@@ -204,7 +204,9 @@ class _Body:
             async with asyncio.timeout(0.0 if self._is_ended else max(0.0, self._left)) as self._waiting:
                 message = await self._receive()
         except TimeoutError:
-            detail = f"only {self._size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
+            detail = (
+                f"the body was too slow: {self._size:,} bytes arrived, fewer than {MIN_BYTES_PER_SECOND:,} a second"
+            )
             if self._is_ended:
                 detail = (
                     f"the body was ended because other requests of the tenant waited, and it was the slowest of the "
@@ -214,7 +216,7 @@ class _Body:
         finally:
             self._waiting = None
         size = len(message.get("body", b""))
-        self._left = min(PATIENCE_SECONDS, self._left - (time.monotonic() - waited) + size / MIN_SPEED)
+        self._left = min(PATIENCE_SECONDS, self._left - (time.monotonic() - waited) + size / MIN_BYTES_PER_SECOND)
         self._size += size
         if self._max_bytes is not None and self._size > self._max_bytes:
             raise HTTPException(413, f"the body has more than {self._max_bytes:,} bytes")

@@ -62,7 +62,7 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset
 from worker.stores import Stores
 
-ATTEMPTS = 5  # attempts to delete a data set to which jobs may be adding posteriors and embeddings
+MAX_DELETE_ATTEMPTS = 5  # attempts to delete a data set to which jobs may be adding posteriors and embeddings
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -384,7 +384,7 @@ def delete_dataset(
     Without `force` a data set with posteriors is kept, because new points and summaries need it.
     """
     derived = [store.set_of(f"of:{id_}") for store in (stores.posteriors, stores.embeddings)]
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_DELETE_ATTEMPTS):
         stores.datasets.fetch(id_)
         posteriors = stores.posteriors.of_dataset(id_)
         if posteriors and not force:

@@ -19,7 +19,7 @@ from service.submission.jobs import accepted_response, result_gone, wait_until_e
 from service.submission.pagination import Cursor, Limit, page_response, position
 from service.submission.validation import require_partial, require_success
 from worker.analyses.registry import analysis_of
-from worker.jobs.store import LISTED, Job, Kind, Status
+from worker.jobs.store import RECORDS_PER_READ, Job, Kind, Status
 from worker.records.draws import DrawsSpec
 from worker.records.ids import DEFAULT
 from worker.stores import Stores
@@ -39,7 +39,7 @@ async def list_jobs(
 
     A tenant's quota limits the bytes of the records of ended jobs, of which the oldest are removed first.
     """
-    together = LISTED if status or kind else min(limit + 1, LISTED)
+    together = RECORDS_PER_READ if status or kind else min(limit + 1, RECORDS_PER_READ)
     records = stores.jobs.iterate(position(cursor), status, kind, together)
     return await page_response(records, limit, JobOut.from_job)
 

@@ -36,7 +36,7 @@ from worker.observability.logging import redact_keys
 from worker.stores import Stores
 
 STRICT = "/v1/"  # other paths ignore unknown parameters, because browsers, links and load balancers add some
-_ALIKE = 0.6  # smallest similarity of a name that is suggested
+_MIN_NAME_SIMILARITY = 0.6  # a name is suggested only if it is at least this similar
 _PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested so far
 CONTENT_STAYS = "\n\nName and tags are not part of the content: its id and the ETags of its arrays stay."
 
@@ -131,7 +131,7 @@ def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepte
 
 def _nearest(name: str, names: list[str]) -> str:
     """Return the one of `names` that is most similar to a misspelled name; an empty text if none is similar."""
-    return next(iter(get_close_matches(snake_case(name), names, 1, _ALIKE)), "")
+    return next(iter(get_close_matches(snake_case(name), names, 1, _MIN_NAME_SIMILARITY)), "")
 
 
 TenantStores = Annotated[Stores, Depends(_stores)]

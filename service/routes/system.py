@@ -32,7 +32,7 @@ from service.schemas.resources import (
 )
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
-from service.uploads.limits import INFLATION, MAX_FEATURES
+from service.uploads.limits import MAX_FEATURES, MAX_INFLATION_FACTOR
 from service.uploads.registry import format_of
 from worker.base.problems import refuse
 from worker.observability.live_workers import live_workers
@@ -67,7 +67,7 @@ async def info(stores: TenantStores) -> InfoOut:
         limits={
             **{name: getattr(stores.settings, name) for name in _LIMITS},
             "max_json": format_of("application/json").max_bytes(stores.settings.max_body),
-            "max_inflated": INFLATION * stores.settings.max_body,
+            "max_inflated": MAX_INFLATION_FACTOR * stores.settings.max_body,
             "max_features": MAX_FEATURES,
             "max_neighbors": MAX_NEIGHBORS,
             "max_components": MAX_COMPONENTS,

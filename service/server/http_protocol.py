@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
-HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
+MAX_HEAD_BYTES = 64 * 2**10  # a longer request line with headers is refused
 MAX_HEAD_LINES = 200  # lines of a request's head; browsers behind two proxies send some 40
 MAX_SMALL_CHUNKS = 2**14  # a body may have this many chunks, plus one for each `MIN_CHUNK_BYTES` received bytes
 MIN_CHUNK_BYTES = 64
@@ -79,7 +79,7 @@ class BoundedConnection(h11.Connection):
         ends = [end for end in (head.find(b"\n\r\n"), head.find(b"\n\n")) if end >= 0]
         size = min(ends, default=len(head))
         lines = head.count(b"\n", 0, size)
-        if size > HEAD_BYTES or lines > MAX_HEAD_LINES:
+        if size > MAX_HEAD_BYTES or lines > MAX_HEAD_LINES:
             raise h11.RemoteProtocolError(
                 f"The request line and headers have {lines:,} lines and {size:,} bytes together", 431
             )
@@ -138,7 +138,7 @@ class HttpProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.conn: BoundedConnection = BoundedConnection(h11.SERVER, HEAD_BYTES)
+        self.conn: BoundedConnection = BoundedConnection(h11.SERVER, MAX_HEAD_BYTES)
         self.is_lingering = False
         self._lingering: asyncio.TimerHandle | None = None
         self._app = cast("ASGIApp", self.app)
@@ -230,7 +230,7 @@ def _problem(error: h11.RemoteProtocolError | None, detail: str) -> Problem:
         return Problem(
             code="head-too-long",
             status=431,
-            detail=f"{error}; {MAX_HEAD_LINES} lines and {HEAD_BYTES:,} bytes are allowed.",
+            detail=f"{error}; {MAX_HEAD_LINES} lines and {MAX_HEAD_BYTES:,} bytes are allowed.",
             remedy="Send fewer and shorter headers, and a shorter query.",
         )
     if status == 413:

@@ -8,7 +8,7 @@ import resource
 import socket
 
 STOP_SECONDS = 8.0  # an API or `glle up` that stops waits this long for requests and tasks in progress
-DESCRIPTORS = 2**14  # open files of a process
+MAX_OPEN_FILES = 2**14  # open files that a process may have
 BACKLOG = 2048  # connections that may wait for an API process to accept them
 # Connections that a process accepts in one iteration of its event loop. asyncio would accept the whole backlog,
 # so that the process that wakes first would take a whole burst of connections, and the other processes would idle.
@@ -28,9 +28,12 @@ class SharedSocket(socket.socket):
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the limit of open files to `DESCRIPTORS`, but not above the hard limit; a request opens up to two files."""
+    """Raise the limit of open files to `MAX_OPEN_FILES`, but not above the hard limit.
+
+    A request opens up to two files.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    allowed = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 

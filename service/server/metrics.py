@@ -31,7 +31,7 @@ from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
 from worker.records.shares import MAX_DRAWS, MAX_JOBS, part_of
-from worker.storage.mark import LOSSES, MAX_OUTCOME_AGE
+from worker.storage.mark import LOSSES, MAX_CHECK_AGE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -160,7 +160,7 @@ class _Deployment(Collector):
 
         Raises as `RecordsMark.find_loss`.
         """
-        loss = self._stores.mark.find_loss(MAX_OUTCOME_AGE)
+        loss = self._stores.mark.find_loss(MAX_CHECK_AGE_SECONDS)
         gauge = GaugeMetricFamily(
             "glle_data_lost", "Whether data are lost or unreadable, by reason.", labels=("reason",)
         )

@@ -40,7 +40,7 @@ KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that thes
 LAST_ITERATIONS = 16  # of the event loop before the socket closes, to accept queued connections, which it would reset
 SETTLE_SECONDS = 0.5  # time in which connections that were accepted just before the shutdown may send a request
 TICK_SECONDS = 0.05
-TICKS = 10  # uvicorn calls `on_tick` ten times a second
+TICKS_PER_SECOND = 10  # uvicorn calls `on_tick` ten times a second
 
 log = logging.getLogger(__name__)
 
@@ -114,12 +114,12 @@ class ApiServer(uvicorn.Server):
         The mark is a value in Redis and with the stored files, by which a loss of either is noticed
         (worker/storage/mark.py).
         """
-        if counter % TICKS == 0:
+        if counter % TICKS_PER_SECOND == 0:
             with suppress(OSError):  # the disk may be full
                 prolong(self._settings)
             if self._publication is None or self._publication.done():
                 self._publication = asyncio.create_task(run_in_threadpool(self._publish_shares))
-        if counter % (TICKS * RENEW_SECONDS) == 0 and (self._renewal is None or self._renewal.done()):
+        if counter % (TICKS_PER_SECOND * RENEW_SECONDS) == 0 and (self._renewal is None or self._renewal.done()):
             self._renewal = asyncio.create_task(run_in_threadpool(renew_mark, self._app.state.stores.mark))
         return await super().on_tick(counter)
 

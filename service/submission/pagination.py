@@ -1,8 +1,8 @@
 """Cursor pagination: a page begins after the last item of the previous page, so that new items do not shift it.
 
-To make a page, at most `MAX_LOOKED_AT` records are read. A page has at most `MAX_PAGE` bytes, unless a single item has
-more. With a filter, a page may be short or empty; the list ends only at a page without a cursor. A record that cannot
-be written as JSON is skipped, and its id is reported.
+To make a page, at most `MAX_READ_RECORDS` records are read. A page has at most `MAX_PAGE_BYTES` bytes, unless a single
+item has more. With a filter, a page may be short or empty; the list ends only at a page without a cursor. A record that
+cannot be written as JSON is skipped, and its id is reported.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_PAGE = 2**22  # bytes of JSON, unless a single item has more; a data set may have 10,000 names of features
-MAX_LOOKED_AT = 1000  # records, which take some tens of milliseconds to read
+MAX_PAGE_BYTES = 2**22  # bytes of JSON, unless a single item has more; a data set may have 10,000 names of features
+MAX_READ_RECORDS = 1000  # a page reads at most this many records, which take some tens of milliseconds
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
@@ -67,12 +67,12 @@ def _page(records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any
                 unreadable.append(record.id)
             else:
                 size += len(text.encode())
-                if texts and size > MAX_PAGE:
+                if texts and size > MAX_PAGE_BYTES:
                     following = last
                     break
                 texts.append(text)
             last = where
-        if looked_at == MAX_LOOKED_AT:
+        if looked_at == MAX_READ_RECORDS:
             following = where
             break
     cursor = json.dumps(None if following is None else base64.urlsafe_b64encode(following.encode()).decode())

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 SCORE_NEIGHBORS = 10
-MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
+MEMORY_FACTOR = 3  # expected memory of an embedding, relative to the arrays that it must hold
 MAX_GROUPS = 100  # groups that an audit compares
 
 
@@ -86,7 +86,7 @@ class Plan:
 
         An interactive task that exceeds them is stopped, and starts again as a batch task.
         """
-        is_long = self.method.compiles or MEMORY_MARGIN * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
+        is_long = self.method.compiles or MEMORY_FACTOR * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
         return "batch" if is_long else "interactive"
 
     def require_memory(self, n: int, settings: Settings) -> None:

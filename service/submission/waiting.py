@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 60.0  # a request waits at most this long
 FIRST_SLEEP = 1.0
-LONGEST_SLEEP = 2.0  # each reading of the state costs a round trip; a notification ends the sleep early
+MAX_SLEEP_SECONDS = 2.0  # each reading of the state costs a round trip; a notification ends the sleep early
 
 
-MAX_SENT = 3  # a request for a draw that is lost is sent this many times in all; then a job makes the draw
+MAX_DRAW_REQUESTS = 3  # a request for a draw that is lost is sent this many times in all; then a job makes the draw
 
 
 async def wait_for_outcome(
@@ -61,7 +61,7 @@ async def wait_for_outcome(
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(sleep, left)):
                     await notification.wait()
-            sleep = min(1.5 * sleep, LONGEST_SLEEP)
+            sleep = min(1.5 * sleep, MAX_SLEEP_SECONDS)
 
 
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
@@ -93,7 +93,7 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
                 return None, False
             if (entry := await stores.cache.read_draw(record.id, key)) is not None:
                 return entry, True
-        if len(sent) == MAX_SENT:
+        if len(sent) == MAX_DRAW_REQUESTS:
             return None, True
         sent.append("")
         try:

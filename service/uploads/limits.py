@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 MAX_FEATURES = 10_000
-INFLATION = 2  # an unpacked body may have this many times `max_body` bytes
+MAX_INFLATION_FACTOR = 2  # an unpacked body may have this many times `max_body` bytes
 BAD_ALLOC = "std::bad_alloc"  # message of a C++ library that is out of memory
 
 
@@ -28,7 +28,7 @@ class Limits:
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """Return the limits that the settings define."""
-        return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body, settings.max_body)
+        return cls(settings.max_points, MAX_FEATURES, MAX_INFLATION_FACTOR * settings.max_body, settings.max_body)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise a problem unless `shape` is the shape (n, d) of a matrix within the limits."""

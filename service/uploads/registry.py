@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[..., Table]
 
-SAFE_TEXT = 2**16  # bytes that Python and numpy parse in some milliseconds, as long as a fork takes
+MAX_SAFE_TEXT_BYTES = 2**16  # text that Python and numpy parse in some milliseconds, as long as a fork takes
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _lazy(module: str, name: str) -> Reader:
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _read_arrow = _lazy("arrow_table", "read_arrow")
-_TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=SAFE_TEXT, is_text=True)
+_TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=MAX_SAFE_TEXT_BYTES, is_text=True)
 FORMATS = (
     # npy: numpy parses only the header, and the rest is mapped.
     Format(read_npy, ("application/x-npy", "application/vnd.numpy"), (".npy",), b"\x93NUMPY", safe=sys.maxsize),
@@ -90,7 +90,7 @@ FORMATS = (
     Format(_read_arrow, (ARROW_FILE,), (".arrow", ".feather"), b"ARROW1", needs_arrow=True),
     Format(_lazy("arrow_table", "read_parquet"), (PARQUET,), (".parquet",), b"PAR1", needs_arrow=True),
     Format(_lazy("sheet_table", "read_sheet"), (XLSX,), (".xlsx",), needs_calamine=True),
-    Format(read_json, ("application/json",), (".json",), safe=SAFE_TEXT, share=128),
+    Format(read_json, ("application/json",), (".json",), safe=MAX_SAFE_TEXT_BYTES, share=128),
 )
 _BY_MEDIA = {media: each for each in FORMATS for media in each.media}
 MEDIA_OF_SUFFIX = {suffix: each.media[0] for each in FORMATS for suffix in each.suffixes}

@@ -12,7 +12,7 @@ from worker.base.problems import Problem, ProblemError
 if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
-SAFE_POINTS = 2**13  # the API process samples this many points in a millisecond, as long as a fork takes
+MAX_SAFE_POINTS = 2**13  # the API process samples this many points in a millisecond, as long as a fork takes
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Synthetic:
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may sample the points, because they are few; `file` is not used."""
         del file
-        return self.n <= SAFE_POINTS
+        return self.n <= MAX_SAFE_POINTS
 
     def read(self, file: IO[bytes], out: IO[bytes]) -> Table:
         """Return the sampled points as a table with their true coordinates; raises ``invalid-parameter``."""

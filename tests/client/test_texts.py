@@ -21,7 +21,7 @@ from glle_engine.base.texts import CALLS, UPLOAD_OPTIONS, Text, Way, in_python
 from glle_engine.methods.registry import METHODS
 from service.schemas.analyses import ComparisonIn
 from service.schemas.resources import DrawsIn
-from worker.base.problems import MAX_TEXT, Problem, as_request
+from worker.base.problems import MAX_TEXT_CHARACTERS, Problem, as_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ def test_a_long_list_of_columns_is_cut_between_names() -> None:
     assert isinstance(remedy, Text)
     (way,) = (part for part in remedy.parts if isinstance(part, Way))
     assert way.value == names[: len(way.value)]
-    assert MAX_TEXT * 0.95 < len(remedy) < MAX_TEXT + 50
+    assert MAX_TEXT_CHARACTERS * 0.95 < len(remedy) < MAX_TEXT_CHARACTERS + 50
     assert remedy.endswith(" more characters)")
 
 

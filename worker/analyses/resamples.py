@@ -1,4 +1,4 @@
-"""Resamples: embeddings of random halves of the data, which are stored in parts of `PART` resamples.
+"""Resamples: embeddings of random halves of the data, which are stored in parts of `RESAMPLES_PER_PART` resamples.
 
 The key of a part covers all inputs of its resamples. A task that starts again, a request for more resamples, and
 another analysis of these resamples therefore make only the missing parts.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder, Stream
     from worker.analyses.base import AnalysisContext
 
-PART = 4  # number of resamples in a part; smaller parts could go to more workers, but mean more files
+RESAMPLES_PER_PART = 4  # smaller parts could go to more workers, but mean more files
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class StoredResamples:
     ) -> Resamples:
         """Return the resamples with the numbers `skipped`, ..., `count` - 1; compute and store missing parts.
 
-        `skipped` must be a multiple of `PART`.
+        `skipped` must be a multiple of `RESAMPLES_PER_PART`.
         """
         entries = []
         for indices in part_ranges(count, skipped):
@@ -111,7 +111,7 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
     """Divide the resamples with the numbers `skipped`, ..., `count` - 1 into parts; return the numbers in each part."""
-    return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
+    return [range(first, min(first + RESAMPLES_PER_PART, count)) for first in range(skipped, count, RESAMPLES_PER_PART)]
 
 
 def _make(resamples_of: Callable[[AnalysisContext], StoredResamples], indices: range, context: AnalysisContext) -> None:

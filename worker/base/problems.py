@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     from glle_engine import Note
 
-MAX_TEXT = 2000  # maximum characters of a text in a problem; the longest remedy has some 300
-MAX_MEMBERS = 100  # maximum members of a list or object in the details
-MAX_DEPTH = 6  # maximum depth of nested lists and objects in the details
-MAX_TOTAL = 32_768  # maximum characters of all details together
-CUT = "truncated"  # member of the details that is true if a part of them was left out
+MAX_TEXT_CHARACTERS = 2000  # a longer text of a problem is cut; the longest remedy has some 300 characters
+MAX_DETAIL_MEMBERS = 100  # further members of a list or object in the details are left out
+MAX_DETAIL_DEPTH = 6  # lists and objects that are nested deeper in the details are left out
+MAX_DETAIL_CHARACTERS = 32_768  # details that make a problem longer than this are left out
+CUT_MEMBER = "truncated"  # member of the details that is true if a part of them was left out
 # Errors that mean a failed allocation: of a thread's stack, or of a library that is being loaded.
 _NO_MEMORY = (
     (RuntimeError, "can't start new thread"),
     (ImportError, "failed to map segment"),
     (ImportError, "Cannot allocate memory"),
 )
-_MAX_BITS = 128  # details may have integers of at most this many bits; seeds have 64
+_MAX_INTEGER_BITS = 128  # a longer integer in the details is replaced by a text; seeds have 64 bits
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -234,16 +234,16 @@ def internal_error(error: Exception) -> Problem:
 
 
 def shorten(sentences: str) -> Text:
-    """Cut a text after about `MAX_TEXT` characters, and append the number of characters that are missing.
+    """Cut a text after about `MAX_TEXT_CHARACTERS` characters, and append the number of characters that are missing.
 
     A list of column names is cut between two names. Any other option or call in the text is kept whole or left out.
     """
     text = Text(sentences)
-    if len(text) <= MAX_TEXT:
+    if len(text) <= MAX_TEXT_CHARACTERS:
         return text
     parts: list[str | Way] = []
     for part in text.parts:
-        room = MAX_TEXT - len(Text(*parts))
+        room = MAX_TEXT_CHARACTERS - len(Text(*parts))
         if isinstance(part, Way) and isinstance(part.value, list):
             sizes = accumulate(len(repr(name)) + 2 for name in part.value)
             names = [name for name, size in zip(part.value, sizes, strict=True) if size <= room]
@@ -298,37 +298,40 @@ def quotable(details: dict[str, Any]) -> dict[str, Any]:
     """Return the details of a problem as JSON of bounded size; member ``truncated`` is true if a part was left out.
 
     A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON cannot represent it. Arrays
-    become lists, and other objects become their text. Details that do not fit into `MAX_TOTAL` characters are left out.
+    become lists, and other objects become their text. Details that do not fit into `MAX_DETAIL_CHARACTERS` characters
+    are left out.
     """
-    is_cut = bool(details.get(CUT, False))
+    is_cut = bool(details.get(CUT_MEMBER, False))
 
     def quote(value: Any, depth: int = 0) -> Any:
         nonlocal is_cut
         if hasattr(value, "dtype"):  # a numpy array may be large, so only a slice is converted
-            is_cut |= value.size > MAX_TOTAL
-            value = (value.reshape(-1)[:MAX_MEMBERS] if value.size > MAX_TOTAL else value).tolist()
+            is_cut |= value.size > MAX_DETAIL_CHARACTERS
+            value = (value.reshape(-1)[:MAX_DETAIL_MEMBERS] if value.size > MAX_DETAIL_CHARACTERS else value).tolist()
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int | float):
             return _quote_number(value)
         if not isinstance(value, dict | list | tuple | set | frozenset):
             text = value if isinstance(value, str) else str(value)
-            is_cut |= len(text) > MAX_TEXT
+            is_cut |= len(text) > MAX_TEXT_CHARACTERS
             return shorten(text)
-        is_cut |= len(value) > MAX_MEMBERS or depth > MAX_DEPTH
-        if depth > MAX_DEPTH:
+        is_cut |= len(value) > MAX_DETAIL_MEMBERS or depth > MAX_DETAIL_DEPTH
+        if depth > MAX_DETAIL_DEPTH:
             return "..."
         if isinstance(value, dict):
-            return {quote(str(name)): quote(member, depth + 1) for name, member in islice(value.items(), MAX_MEMBERS)}
-        return [quote(member, depth + 1) for member in islice(value, MAX_MEMBERS)]
+            return {
+                quote(str(name)): quote(member, depth + 1) for name, member in islice(value.items(), MAX_DETAIL_MEMBERS)
+            }
+        return [quote(member, depth + 1) for member in islice(value, MAX_DETAIL_MEMBERS)]
 
     quoted: dict[str, Any] = quote(details)
     sizes = accumulate(len(json.dumps(member)) for member in quoted.values())
-    fitting = {name: quoted[name] for name, size in zip(quoted, sizes, strict=True) if size <= MAX_TOTAL}
-    return {**fitting, CUT: True} if is_cut or len(fitting) < len(quoted) else fitting
+    fitting = {name: quoted[name] for name, size in zip(quoted, sizes, strict=True) if size <= MAX_DETAIL_CHARACTERS}
+    return {**fitting, CUT_MEMBER: True} if is_cut or len(fitting) < len(quoted) else fitting
 
 
 def _quote_number(value: float) -> int | float | str:
     if isinstance(value, int):
-        return int(value) if value.bit_length() <= _MAX_BITS else f"an integer of {value.bit_length():,} bits"
+        return int(value) if value.bit_length() <= _MAX_INTEGER_BITS else f"an integer of {value.bit_length():,} bits"
     return float(value) if math.isfinite(value) else str(float(value))

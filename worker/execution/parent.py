@@ -35,7 +35,7 @@ import glle_engine.methods  # the engine is loaded before the fork, not in each 
 from glle_engine import NUMBERS, manifolds
 from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.draw_cost import draw_cost
-from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from glle_engine.posterior.fingerprint import PINNED_FINGERPRINT, fingerprint
 from worker.base.clock import clock_skew
 from worker.base.memory import memory_limit
 from worker.base.problems import ProblemError
@@ -195,11 +195,12 @@ def require_bits(settings: Settings) -> None:
     With the setting `allow_other_bits`, nothing is raised.
     """
     bits = fingerprint()
-    if bits == PINNED or settings.allow_other_bits == "on":
+    if bits == PINNED_FINGERPRINT or settings.allow_other_bits == "on":
         return
     raise SettingsError(
         "The worker does not start, because its results would differ in bits: the reference results of this machine "
-        f"have the fingerprint {bits}, the published ones {PINNED}. Install the versions of requirements/server.lock. "
+        f"have the fingerprint {bits}, the published ones {PINNED_FINGERPRINT}. Install the versions of "
+        "requirements/server.lock. "
         "If draws of one posterior may differ in their last digits between your machines, start the worker with "
         "GLLE_ALLOW_OTHER_BITS=on. See docs/explanation/reproducibility.md."
     )

@@ -30,7 +30,7 @@ from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values
 from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws, untouched_bytes
 from worker.execution.sweep import sweep
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
-from worker.jobs.queue import ANALYSIS, DRAWS, FIT, RETRIES, SWEEP
+from worker.jobs.queue import ANALYSIS, DRAWS, FIT, MAX_RETRIES, SWEEP
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
 from worker.records.job import INTERACTIVE
@@ -296,7 +296,7 @@ def _analyze(context: TaskContext) -> Job | None:
     spec = analysis_of(job)
     result = None
     if job.parts is not None and stores.jobs.unfinished_shards(job):
-        raise ProblemError(worker_lost(job.id, RETRIES + 1))  # a task that makes some of the parts has failed in RQ
+        raise ProblemError(worker_lost(job.id, MAX_RETRIES + 1))  # a task that makes some of the parts has failed in RQ
     if not stores.has_result(spec, job.subject):
         with stage("analyzing"):
             result = spec.run(context)

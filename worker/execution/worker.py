@@ -5,7 +5,7 @@ a lock (`LongTaskLock`). An interactive task has `INTERACTIVE_SECONDS` and `INTE
 task goes on as a batch task if the lock is free and the tenant's share of the batch queue is not full. Otherwise, and
 if the task needs more memory, it is stopped and queued as a batch task. This happens at most once for each job.
 
-If a process dies while a task runs, the task is repeated, at most `worker.jobs.queue.RETRIES` times:
+If a process dies while a task runs, the task is repeated, at most `worker.jobs.queue.MAX_RETRIES` times:
 
 - The work-horse died: its RQ worker puts the task back into the queue (`TaskWorker.handle_work_horse_killed`). If the
   kernel killed the work-horse for lack of memory, or if it crashed, a repetition would end in the same way, so the job
@@ -69,12 +69,12 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.records.job import Job
 
-MAX_MISSED = 4  # missed heartbeats after which a task counts as abandoned
+MAX_MISSED_HEARTBEATS = 4  # a task counts as abandoned after this many missed heartbeats
 LOCK_SECONDS = 10  # RQ's maintenance lock expires after this time if its holder was killed (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from `worker_ttl` to get the longest wait for a task
 INTERACTIVE_SECONDS = 5.0  # after this time, an interactive task becomes a batch task
 LOCK_RETRY_SECONDS = 1  # pause between two attempts to start a batch task while the other RQ worker runs a long task
-CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse crashes
+CRASH_SIGNALS = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse crashes
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class TaskWorker(RqWorker):
     """RQ's forking worker, which also limits the time and the memory of interactive tasks.
 
     Of the two RQ workers of a parent, only one at a time runs a long task. A task whose worker has died counts as
-    abandoned after `MAX_MISSED` missed heartbeats.
+    abandoned after `MAX_MISSED_HEARTBEATS` missed heartbeats.
     """
 
     max_connection_wait_time = 2.0  # longest pause between two attempts to reach the queue's Redis (RQ: a minute)
@@ -213,7 +213,7 @@ class TaskWorker(RqWorker):
     def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
         """Return the seconds without a heartbeat until a task counts as abandoned (RQ: the interval and a minute)."""
         del job, working_time
-        return int(self.job_monitoring_interval * MAX_MISSED)
+        return int(self.job_monitoring_interval * MAX_MISSED_HEARTBEATS)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Renew the worker's keys in one round trip (RQ: three round trips, each of which waits for the disk).
@@ -297,7 +297,7 @@ class TaskWorker(RqWorker):
         """
         if status is None or job.origin != INTERACTIVE or self._prolonged == job.id:
             return False
-        return os.WEXITSTATUS(status) == tasks.BEYOND_MEMORY or os.WTERMSIG(status) in CRASHES
+        return os.WEXITSTATUS(status) == tasks.BEYOND_MEMORY or os.WTERMSIG(status) in CRASH_SIGNALS
 
     def _find_problem(self, status: int | None) -> Problem | None:
         """Return the problem of a task that caused the end of its process; None if something else was the cause.
@@ -311,7 +311,7 @@ class TaskWorker(RqWorker):
         signum, allowed = os.WTERMSIG(status), process_stores().settings.method_bytes
         if signum == signal.SIGKILL:
             return out_of_memory(allowed, memory_limit()) if count_oom_kills() > self._oom_kills else None
-        return task_crashed(signal.Signals(signum).name, allowed) if signum in CRASHES else None
+        return task_crashed(signal.Signals(signum).name, allowed) if signum in CRASH_SIGNALS else None
 
     def teardown(self) -> None:
         """Remove the worker from RQ, without waiting if Redis does not answer: the worker's keys then expire."""

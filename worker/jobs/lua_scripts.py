@@ -15,7 +15,7 @@ ENDED_BYTES = "glle:jobs:bytes"  # number of bytes of the records of the default
 TENANTS = "glle:tenants"  # set of the tenants that have had jobs
 OPEN_JOBS = "glle:open"  # set of the default tenant's open jobs; for others see `worker.records.ids.tenant_key`
 ALL_OPEN = "glle:unfinished"  # set of the open jobs of all tenants
-REMOVED = 8  # maximum number of expired or surplus records that the creation of one job removes
+MAX_REMOVED_RECORDS = 8  # the creation of one job removes at most this many expired or surplus records
 STRING_BYTES = 24  # memory overhead of each field and each value of a record
 SWEEP_SECONDS = 3600  # an expired record stays in Redis this long, so that a sweep can subtract its bytes
 
@@ -101,7 +101,7 @@ end
 # jobs (see `may_hold`); 8 limit of all open jobs; 9 limit of the bytes of the tenant's ended records (0: unlimited);
 # 10 1 if the server is full; 11 tenant; 12 now; then fields and values of the record.
 # Returns the id and the `FIELDS` of the job, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. A creation also
-# removes up to `REMOVED` expired or surplus records.
+# removes up to `MAX_REMOVED_RECORDS` expired or surplus records.
 CREATE = f"""
 {_SHARE}
 {_LISTS}
@@ -116,7 +116,7 @@ end
 local tenant = ARGV[11]
 local reached = ARGV[10] == '1' and '{ROOM}' or refusal(tenant, tonumber(ARGV[7]), tonumber(ARGV[8]))
 if reached then return {{reached}} end
-trim(tenant, ARGV[12], tonumber(ARGV[9]), {REMOVED})
+trim(tenant, ARGV[12], tonumber(ARGV[9]), {MAX_REMOVED_RECORDS})
 redis.call('SADD', list(tenant, 'open'), ARGV[2])
 redis.call('SADD', '{ALL_OPEN}', ARGV[2])
 redis.call('SADD', '{TENANTS}', tenant)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
 SWEEP_AT = "glle:sweep"  # key of the time of the next sweep of the stored files, in seconds since 1970
 SWEEP_SECONDS = 3600  # between two sweeps; less if results expire sooner
-RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
+MAX_RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps the record of an ended task this long; the job's record is kept longer
 FAILED_SECONDS = 86400  # RQ keeps the record of a failed task this long
 REPLICATION_MARK = "glle:replicated"
@@ -303,7 +303,7 @@ class TaskQueue:
         present = running.union(*waiting.values())
         for known in filter(None, tasks):
             if known.get_status(refresh=False) in FAILED:
-                raise ProblemError(worker_lost(job.id, RETRIES + 1))
+                raise ProblemError(worker_lost(job.id, MAX_RETRIES + 1))
             if known.id in running and _running_seconds(known) > self._settings.job_timeout + STOP_GRACE_SECONDS:
                 raise ProblemError(timed_out(self._settings.job_timeout))
         waits = set(PENDING)
@@ -430,7 +430,7 @@ class TaskQueue:
             timeout=self._settings.job_timeout,
             result_ttl=ENDED_SECONDS,
             failure_ttl=FAILED_SECONDS,
-            retry=Retry(max=RETRIES),
+            retry=Retry(max=MAX_RETRIES),
             meta=task_metadata(),
             description=id_,
             depends_on=depends_on,

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPEN_STATUSES", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
-LISTED = 100  # records that `JobStore.iterate` reads at a time
+RECORDS_PER_READ = 100  # `JobStore.iterate` reads this many records at a time
 SWEEP_TENANTS = 20  # a sweep trims the records of this many tenants, chosen at random
 NO_QUOTA = Quota(records=0)  # the quota of a store without a tenant, as workers use it
 SWEEP_RECORDS = 500  # maximum number of a tenant's expired or surplus records that one sweep removes
@@ -240,7 +240,11 @@ class JobStore:
         return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
     def iterate(
-        self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, limit: int = LISTED
+        self,
+        before: str | None = None,
+        status: Status | None = None,
+        kind: Kind | None = None,
+        limit: int = RECORDS_PER_READ,
     ) -> Iterator[tuple[str, Job | None]]:
         """Yield (cursor, job) for each of the tenant's jobs, the newest first.
 

@@ -23,7 +23,7 @@ from worker.observability.live_workers import live_workers
 from worker.records.job import QUEUES
 from worker.storage import free_space
 from worker.storage.free_space import disk_refusal, probe
-from worker.storage.mark import MAX_OUTCOME_AGE
+from worker.storage.mark import MAX_CHECK_AGE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ def records_check(stores: Stores) -> Check:
     """Check that neither records nor files are lost (`worker.storage.mark`); only warn if the files' store is away."""
     state: State = "problem"
     try:
-        loss = stores.mark.find_loss(MAX_OUTCOME_AGE)
+        loss = stores.mark.find_loss(MAX_CHECK_AGE_SECONDS)
     except ProblemError as error:
         state, loss = "warning", error
     except redis.RedisError as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-DIGEST = 32  # hex digits: 128 bits, so that digests do not collide by chance
+DIGEST_DIGITS = 32  # a digest has this many hexadecimal digits (128 bits), so that digests do not collide by chance
 KEY_PREFIX = "glle"  # an API key is <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
 DEFAULT = "default"  # name of the tenant of requests without an API key
@@ -29,9 +29,9 @@ _KINDS_BY_PREFIX = {
 
 
 def digest(*parts: Any) -> str:
-    """Return the digest of JSON-able parts, as `DIGEST` hex digits."""
+    """Return the digest of JSON-able parts, as `DIGEST_DIGITS` hex digits."""
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST]
+    return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def content_sha256(metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -95,4 +95,4 @@ def dataset_id(sha256: str, tenant: str) -> str:
     Only the ids of the default tenant contain the digest. Ids of equal data therefore differ between tenants, and no
     tenant can learn from an id whether another tenant has the same data.
     """
-    return "ds_" + (sha256[:DIGEST] if tenant == DEFAULT else digest(tenant, sha256))
+    return "ds_" + (sha256[:DIGEST_DIGITS] if tenant == DEFAULT else digest(tenant, sha256))

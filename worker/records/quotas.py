@@ -14,19 +14,19 @@ from glle_engine.base.texts import Way
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError, parse_size
 from worker.records.ids import is_tenant_name
-from worker.records.shares import MAX_DRAWS, MAX_JOBS, PART, SHARE, UNLIMITED, allowed_of
+from worker.records.shares import MAX_DRAWS, MAX_JOBS, SHARE, SHARE_FACTOR, UNLIMITED, allowed_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.problems import ProblemError
 
-BYTES_SECONDS = 60  # Retry-After of a request that succeeds only after the user has deleted something
-SHARE_SECONDS = 1  # Retry-After of a request beyond a share, which is soon free: most requests take milliseconds
-MAX_PAUSE = 30  # longest Retry-After of a job beyond the limit of open jobs
+FULL_RETRY_SECONDS = 60  # Retry-After of a request that succeeds only after the user has deleted something
+SHARE_RETRY_SECONDS = 1  # Retry-After of a request beyond a share, which is soon free: most requests take milliseconds
+MAX_JOB_RETRY_SECONDS = 30  # longest Retry-After of a job beyond the limit of open jobs
 RECORD_BYTES = 2**13  # bytes that the quota allows for a posterior's record on average; most have some 3,000
 
-ALL = "*"  # stands for all tenants in GLLE_QUOTAS
+ALL_TENANTS = "*"  # stands for all tenants in GLLE_QUOTAS
 _COUNTS, _SIZES = "jobs|posteriors|requests|readers|draws", "bytes|records|incoming"
 _LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})")
 
@@ -78,18 +78,18 @@ class Quotas:
     def __init__(self, settings: Settings, has_others: Callable[[], bool] = lambda: True) -> None:
         self._has_others = has_others
         self._has_tenants = settings.auth != "off"
-        limits: dict[str, dict[str, int]] = {ALL: {}}
+        limits: dict[str, dict[str, int]] = {ALL_TENANTS: {}}
         for entry in settings.quotas.split():
             tenant, _, text = entry.partition("=")
             exceptions = _limits(text)
-            if not exceptions or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
+            if not exceptions or limits.get(tenant) or not (tenant == ALL_TENANTS or is_tenant_name(tenant)):
                 remedy = (
                     "Write, for example, *=jobs:20,posteriors:500 alice=bytes:5GB, with * for all tenants, and name "
                 )
                 remedy += "each tenant once."
                 raise SettingsError(f"The entry {entry!r} of GLLE_QUOTAS is not valid. {remedy}")
             limits[tenant] = exceptions
-        self.default = Quota(**limits.pop(ALL))
+        self.default = Quota(**limits.pop(ALL_TENANTS))
         self._exceptions = {tenant: replace(self.default, **exceptions) for tenant, exceptions in limits.items()}
 
     def for_tenant(self, tenant: str) -> Quota:
@@ -123,7 +123,7 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
         f"Delete data sets, posteriors or results of jobs ({Way('delete-results')}) that are no longer needed, or ask "
         "the service's operator for a larger quota.",
-        BYTES_SECONDS,
+        FULL_RETRY_SECONDS,
         allowed=allowed,
         used=stored,
     )
@@ -157,14 +157,14 @@ def too_many_requests(tenant: str, limit: int, total: int) -> ProblemError:
     """Return the error for a request that would exceed the tenant's quota or share of requests in progress."""
     noun = "requests in progress in this API process"
     remedy = "Try again later, with fewer requests at the same time."
-    return _share_exceeded("requests", tenant, noun, limit, total, remedy, SHARE_SECONDS)
+    return _share_exceeded("requests", tenant, noun, limit, total, remedy, SHARE_RETRY_SECONDS)
 
 
 def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError:
     """Return the error for a body that would exceed the tenant's quota or share of bytes that arrive at once."""
     noun = "bytes of bodies that this API process receives"
     remedy = "Wait until your other uploads have ended, or send fewer bytes at the same time."
-    return _share_exceeded("incoming", tenant, noun, limit, total, remedy, SHARE_SECONDS)
+    return _share_exceeded("incoming", tenant, noun, limit, total, remedy, SHARE_RETRY_SECONDS)
 
 
 def _share_exceeded(
@@ -183,20 +183,22 @@ def _share_exceeded(
     allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
-        detail = f"Tenant {tenant} already has its share of the {total:,} {noun}, which is {PART} times as many as are "
-        detail += "left free for others."
+        detail = (
+            f"Tenant {tenant} already has its share of the {total:,} {noun}, which is {SHARE_FACTOR} times as many "
+        )
+        detail += "as are left free for others."
     return _quota_exceeded(quota, detail, remedy, retry_after, allowed=allowed)
 
 
 def _pause() -> int:
     """Return a random Retry-After in seconds, so that clients that are refused together do not all return together."""
-    return randint(1, MAX_PAUSE)  # noqa: S311 # no secret
+    return randint(1, MAX_JOB_RETRY_SECONDS)  # noqa: S311 # no secret
 
 
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
     """Return the error for a new posterior when the tenant already has the `allowed` number of posteriors."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
-    return _quota_exceeded("posteriors", detail, f"{_DELETE_POSTERIORS}.", BYTES_SECONDS, allowed=allowed)
+    return _quota_exceeded("posteriors", detail, f"{_DELETE_POSTERIORS}.", FULL_RETRY_SECONDS, allowed=allowed)
 
 
 _DELETE_POSTERIORS = (
@@ -209,7 +211,7 @@ def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> Prob
     """Return the error for a new posterior when the tenant's posterior records exceed the `allowed` bytes."""
     detail = f"The posterior records of tenant {tenant} take {nbytes:,} bytes; {allowed:,} bytes are allowed."
     remedy = f"{_DELETE_POSTERIORS}; each posterior in the quota allows {RECORD_BYTES:,} bytes of records."
-    return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
+    return _quota_exceeded("posteriors", detail, remedy, FULL_RETRY_SECONDS, allowed=allowed, used=nbytes)
 
 
 def _quota_exceeded(quota: str, detail: str, remedy: str, retry_after: int, **details: Any) -> ProblemError:

@@ -1,9 +1,9 @@
 """Shares: how much of each resource that all tenants use together one tenant may hold.
 
-There is one rule for all resources. **A tenant may hold at most `PART` times as much as is left free.** One greedy
-tenant therefore gets three quarters, two get three sevenths each, and something is always left for the next tenant; no
-list of active tenants is needed. A tenant that holds nothing may take what is free. (Choudhury and Hahne, Dynamic queue
-length thresholds for shared-memory packet switches, IEEE/ACM Transactions on Networking 6, 1998.)
+There is one rule for all resources. **A tenant may hold at most `SHARE_FACTOR` times as much as is left free.** One
+greedy tenant therefore gets three quarters, two get three sevenths each, and something is always left for the next
+tenant; no list of active tenants is needed. A tenant that holds nothing may take what is free. (Choudhury and Hahne,
+Dynamic queue length thresholds for shared-memory packet switches, IEEE/ACM Transactions on Networking 6, 1998.)
 
 A number in GLLE_QUOTAS replaces the share. Without API keys there is one tenant, which may hold everything.
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import redis
 
-PART = 3  # a tenant may hold at most this many times as much as is left free
+SHARE_FACTOR = 3  # a tenant may hold at most this many times as much as is left free
 SHARE, UNLIMITED = -1, 0  # special values of a limit; a positive limit is the amount that a tenant may hold
 
 MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # limits of an API process
@@ -48,7 +48,7 @@ HELD_MS = 5000  # milliseconds after which what a process has published is ignor
 MAY_HOLD = f"""
 local function may_hold(held, used, total, limit)
   if used >= total then return false end
-  if limit == {SHARE} then return held == 0 or held + 1 <= {PART} * (total - used - 1) end
+  if limit == {SHARE} then return held == 0 or held + 1 <= {SHARE_FACTOR} * (total - used - 1) end
   return limit == {UNLIMITED} or held < limit
 end
 """
@@ -70,13 +70,13 @@ def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> boo
     if amount > free:
         return False
     if limit == SHARE:
-        return held == 0 or held + amount <= PART * (free - amount)
+        return held == 0 or held + amount <= SHARE_FACTOR * (free - amount)
     return limit == UNLIMITED or held + amount <= limit
 
 
 def allowed_of(limit: int, total: int) -> int:
     """Return how much of `total` a tenant may hold while no other tenant holds anything."""
-    return total * PART // (PART + 1) if limit == SHARE else limit or total
+    return total * SHARE_FACTOR // (SHARE_FACTOR + 1) if limit == SHARE else limit or total
 
 
 def part_of(held: int, limit: int, total: int) -> float:

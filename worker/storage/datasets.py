@@ -21,7 +21,7 @@ from worker.records.quotas import too_many_bytes
 from worker.storage.file_records import FileStore
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
 from worker.storage.records import RecordKind
-from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
+from worker.storage.validation import BLOCK_VALUES, checked_blocks, converted_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
-ATTEMPTS = 3  # attempts to read a file, which another process may replace, or remove as a local copy
+MAX_READ_ATTEMPTS = 3  # attempts to read a file, which another process may replace, or remove as a local copy
 
 DATASET_KIND = RecordKind[Dataset](
     "dataset",
@@ -169,7 +169,7 @@ class DatasetStore(FileStore[Dataset]):
 
     def _load(self, id_: str, name: str) -> Array:
         dataset, is_absent = self.get(id_), False
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             if dataset is None:
                 break
             try:
@@ -193,7 +193,7 @@ class DatasetStore(FileStore[Dataset]):
 
 def all_points_equal(values: Array) -> bool:
     """Return whether all rows of `values` (n, d) are equal; stops reading at the first block with another row."""
-    rows = max(1, BLOCK // values.shape[1])
+    rows = max(1, BLOCK_VALUES // values.shape[1])
     return all(
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
         for block in (values[start : start + rows] for start in range(0, len(values), rows))

@@ -19,13 +19,14 @@ the files without the records. Redis and the store therefore each say what the o
 
 `find_loss` is called at every start, by `/readyz`, `/metrics`, the commands and the sweep, and for each request that
 may write; a request that only reads uses an outcome of the last second. A comparison takes one round trip to Redis. The
-mark is read at most every `READ_SECONDS`, but anew for each request that may write. Files are looked for only if Redis
-does not know the service.
+mark is read at most every `MARK_READ_SECONDS`, but anew for each request that may write. Files are looked for only if
+Redis does not know the service.
 
 The mark is written before the first file and the first record. API processes renew the mark, and write it once more
 when they stop. A failover of Redis may lose the last moments (docs/how-to/storage.md). The mark of a running service
-therefore has the number of changes that Redis had `SETTLED_SECONDS` to `SETTLED_SECONDS` + `RENEW_SECONDS` ago; the
-first mark after a change has 1. Records of all kinds are compared; messages give numbers for `KINDS` only.
+therefore has the number of changes that Redis had `CHANGE_SETTLING_SECONDS` to `CHANGE_SETTLING_SECONDS` +
+`RENEW_SECONDS` ago; the first mark after a change has 1. Records of all kinds are compared; messages give numbers for
+`KINDS` only.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # probl
 MARK_FOLDER = f"{FOLDER}/mark/"  # in the folder of the files, so that mark and files are lost together
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records that messages show
-MAX_BYTES = 4096  # a larger file is not a mark
-MAX_OUTCOME_AGE = 1.0  # seconds for which requests that only read use one outcome
-READ_SECONDS = 10.0  # age after which the mark is read again
+MAX_MARK_BYTES = 4096  # a larger file is not a mark
+# A request that only reads accepts the outcome of a check for losses that is at most this old.
+MAX_CHECK_AGE_SECONDS = 1.0
+MARK_READ_SECONDS = 10.0  # the mark is read again from the store when it was read longer ago than this
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
-SETTLED_SECONDS = 30.0  # age after which a failover of Redis should not lose a change, so that it is marked
+# A change is written to the mark when it is this old, as a failover of Redis should no longer lose it.
+CHANGE_SETTLING_SECONDS = 30.0
 MAX_LAST_WRITES = 3  # how often a stopping process writes the mark at most, while other processes change records
 _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
@@ -124,14 +127,14 @@ class RecordsMark:
         self._client = client
         self._bucket = bucket
         self._mark: Mark | None = None
-        self._read_at = self._failed_at = -READ_SECONDS  # monotonic times of the last reading and the last failure
+        self._read_at = self._failed_at = -MARK_READ_SECONDS  # monotonic times of the last reading and the last failure
         self._has_read = False
         self._settling: deque[tuple[float, _RedisState]] = deque()  # monotonic times, and the states at these times
         self._state: _RedisState | None = None  # state of Redis in the last comparison
         self._loss: ProblemError | None = None  # outcome of the last comparison for a request
-        self._looked_at = -MAX_OUTCOME_AGE  # monotonic time of this comparison
+        self._looked_at = -MAX_CHECK_AGE_SECONDS  # monotonic time of this comparison
 
-    def find_loss(self, max_age: float = READ_SECONDS) -> ProblemError | None:
+    def find_loss(self, max_age: float = MARK_READ_SECONDS) -> ProblemError | None:
         """Return a problem whose code is one of `LOSSES`, or None if neither records nor files are lost.
 
         Parameters
@@ -158,7 +161,7 @@ class RecordsMark:
 
     def was_whole(self, *, is_write: bool) -> bool:
         """Return whether `require_no_recent_loss` would return without asking Redis or the store, and raise nothing."""
-        return not is_write and self._loss is None and time.monotonic() < self._looked_at + MAX_OUTCOME_AGE
+        return not is_write and self._loss is None and time.monotonic() < self._looked_at + MAX_CHECK_AGE_SECONDS
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
         """Raise the problem that `find_loss` returns for a request, if any; write the mark of a new service.
@@ -172,10 +175,10 @@ class RecordsMark:
             ignored here: the request fails later if it needs these servers.
 
         """
-        if is_write or time.monotonic() >= self._looked_at + MAX_OUTCOME_AGE:
+        if is_write or time.monotonic() >= self._looked_at + MAX_CHECK_AGE_SECONDS:
             self._looked_at = time.monotonic()
             with nullcontext() if is_write else suppress(redis.RedisError, ProblemError):
-                self._loss = self.find_loss(0.0 if is_write else READ_SECONDS)
+                self._loss = self.find_loss(0.0 if is_write else MARK_READ_SECONDS)
                 if self._loss is None:
                     self._write_first()
         if self._loss is not None:
@@ -196,8 +199,8 @@ class RecordsMark:
     def renew(self, *, is_last: bool = False) -> None:
         """Write the mark, by which losses are noticed, again if records have changed.
 
-        A change is left out until it is `SETTLED_SECONDS` old, because a failover of Redis may lose it, except for the
-        first record and the first API key. After a loss, nothing is written. Raises ``store-unavailable``,
+        A change is left out until it is `CHANGE_SETTLING_SECONDS` old, because a failover of Redis may lose it, except
+        for the first record and the first API key. After a loss, nothing is written. Raises ``store-unavailable``,
         ``storage-full`` and `redis.RedisError`.
 
         Parameters
@@ -277,7 +280,7 @@ class RecordsMark:
         if self._has_mark(now, max_age):
             return self._mark
         try:
-            raw = self._bucket.read(PATH, 0, MAX_BYTES)
+            raw = self._bucket.read(PATH, 0, MAX_MARK_BYTES)
         except ProblemError:
             self._failed_at = now
             if not self._has_read:
@@ -290,7 +293,7 @@ class RecordsMark:
 
     def _has_mark(self, now: float, max_age: float) -> bool:
         """Return whether the mark need not be read: it was read less than `max_age` ago, or a read has just failed."""
-        return self._has_read and now < max(self._read_at + max_age, self._failed_at + READ_SECONDS)
+        return self._has_read and now < max(self._read_at + max_age, self._failed_at + MARK_READ_SECONDS)
 
     @property
     def _address(self) -> str:
@@ -312,14 +315,14 @@ class RecordsMark:
         )
 
     def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
-        """Return the mark for the newest state of Redis that is `SETTLED_SECONDS` old, or else the present mark.
+        """Return the mark for the newest state of Redis that is `CHANGE_SETTLING_SECONDS` old, or the present mark.
 
         Remember `state`, the present one, for later calls.
         """
         now = time.monotonic()
         self._settling.append((now, state))
         settled = _first_mark(state, mark.service) if mark.is_blank else mark
-        while self._settling and self._settling[0][0] <= now - SETTLED_SECONDS:
+        while self._settling and self._settling[0][0] <= now - CHANGE_SETTLING_SECONDS:
             former = self._settling.popleft()[1]
             if former.service == mark.service and former.changes > settled.changes:
                 settled = _mark_of(former, mark.service)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-PAGE = 100  # records that a list reads in two round trips
-MAX_PARSED = 512  # parsed records that a process keeps, some 10 kB each
+PAGE_RECORDS = 100  # a list reads this many records in two round trips
+MAX_PARSED_RECORDS = 512  # a process keeps this many parsed records, some 10 kB each
 USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
 SERVICE = "glle:service"  # `worker.storage.mark` documents all members of this hash
@@ -166,7 +166,7 @@ class RecordKind(Generic[R]):
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
 
 
-@lru_cache(MAX_PARSED)
+@lru_cache(MAX_PARSED_RECORDS)
 def _parse(kind: RecordKind[Any], id_: str, raw: str | bytes) -> Any:
     return load_record(f"The record of {kind.title} {id_}", raw, lambda members: kind.parse(**members))
 
@@ -338,10 +338,12 @@ class RecordStore(Generic[R]):
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
         """Yield (member, id, stored record or None) for the records in a set, the newest first.
 
-        Two round trips to Redis read `PAGE` records. `before` is a member after which the list goes on.
+        Two round trips to Redis read `PAGE_RECORDS` records. `before` is a member after which the list goes on.
         """
         upper = "+" if before is None else f"({before}"
-        while members := [text(raw) for raw in self._client.zrevrangebylex(self.set_of(name), upper, "-", 0, PAGE)]:
+        while members := [
+            text(raw) for raw in self._client.zrevrangebylex(self.set_of(name), upper, "-", 0, PAGE_RECORDS)
+        ]:
             ids = [member_name(member) for member in members]
             yield from zip(members, ids, self._client.mget([self.kind.key(id_) for id_ in ids]), strict=True)
             upper = f"({members[-1]}"

@@ -14,9 +14,9 @@ from worker.records.cache_entry import Array, bytes_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-BLOCK = 2**22  # values in a block: 32 MB
-LISTED = 20  # maximum number of rows that the details of a problem list
-SHOWN = 50  # maximum number of characters of a bad value that a message shows
+BLOCK_VALUES = 2**22  # values are checked in blocks of this many, which take 32 MB
+MAX_LISTED_ROWS = 20  # the details of a problem list at most this many rows
+MAX_SHOWN_CHARACTERS = 50  # a message quotes at most this many characters of a bad value
 
 _FLAWS = {
     "not-finite": "is not a finite number",
@@ -51,7 +51,7 @@ def converted_blocks(values: Array, dtype: np.dtype[Any]) -> Iterator[memoryview
 
 def _blocks(values: Array) -> Iterator[tuple[int, Array]]:
     """Yield (index of the first row, rows) for consecutive blocks of rows."""
-    rows = max(1, BLOCK // max(1, values.shape[1]))
+    rows = max(1, BLOCK_VALUES // max(1, values.shape[1]))
     return ((start, values[start : start + rows]) for start in range(0, len(values), rows))
 
 
@@ -89,7 +89,7 @@ def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] 
 
 @dataclass
 class BadRows:
-    """Collects rows with a bad value: how many there are, and the indices (from 0) of the first `LISTED`."""
+    """Collects rows with a bad value: how many there are, and the indices (from 0) of the first `MAX_LISTED_ROWS`."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class BadRows:
         """Add the indices of further rows; no row may be added twice."""
         for row in rows:
             self.count += 1
-            if len(self.first) < LISTED:
+            if len(self.first) < MAX_LISTED_ROWS:
                 self.first.append(int(row))
 
     def annotate(self, error: ProblemError) -> ProblemError:
@@ -112,7 +112,7 @@ class BadRows:
 
 def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
     """Return the problem of a bad value at `row` and `column` (both from 0); `names` are the names of the columns."""
-    value = value[:SHOWN]
+    value = value[:MAX_SHOWN_CHARACTERS]
     name = names[column] if names else None
     place = f"row {row + 1}, column {column + 1}" + (f" ({name})" if names else "") + ", counted from 1"
     return refuse(

@@ -23,8 +23,8 @@ CLASSES = (
 SEQUENCE = "viridis"
 MISSING, MISSING_NAME = "#c8c8c8", "no value"  # color and name of points without a label
 MAX_CLASS_COLORS = 20
-SHOWN_NAMES = 24  # class names beside a color scale, if there are more classes than colors
-_MAX_LEGEND_LETTERS = 30  # letters of a name in a legend
+MAX_SHOWN_NAMES = 24  # with more classes than colors, this many names of classes are written beside the color scale
+_MAX_LEGEND_LETTERS = 30  # a longer name is cut in a legend
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +114,9 @@ class PointColors:
         return [Line2D([], [], marker="o", linestyle="", markersize=4, color=c, label=text) for c, text in entries]
 
     def some_names(self) -> list[int]:
-        """Return the indices of at most `SHOWN_NAMES` evenly spaced names."""
+        """Return the indices of at most `MAX_SHOWN_NAMES` evenly spaced names."""
         count = len(self.names)
-        return [round(place) for place in np.linspace(0, count - 1, min(count, SHOWN_NAMES))]
+        return [round(place) for place in np.linspace(0, count - 1, min(count, MAX_SHOWN_NAMES))]
 
 
 def shorten(names: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.parameters import check_choice
-from glle_engine.base.pictures.colors import SHOWN_NAMES, PointColors, shorten
+from glle_engine.base.pictures.colors import MAX_SHOWN_NAMES, PointColors, shorten
 from glle_engine.base.pictures.points import PointTable, align_rows, require_finite_places, require_rows
 
 if TYPE_CHECKING:
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-_OPACITIES = 0.12, 1.0  # opacities of the least certain and of the most certain point
-_SIZES = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
+_OPACITY_RANGE = 0.12, 1.0  # opacities of the least certain and of the most certain point
+_SIZE_RANGE = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
 _MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
-_INCHES = 3.2  # width of a panel in which points have the usual area
+_PANEL_INCHES = 3.2  # width of a panel in which points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
-_BETWEEN = 0.7  # inches that a title leaves free, so that it stays apart from the title of the next panel
+_TITLE_MARGIN_INCHES = 0.7  # a title leaves this much room, so that it stays apart from the title of the next panel
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels of less than 4 inches have smaller letters: 21 per inch
-_MAX_VECTORS = 5000  # with more points, a file of vector graphics has the points as a bitmap
-_COLORING = {"c", "cmap", "vmin", "vmax", "plotnonfinite"}  # options that a color given by the caller replaces
-_OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
+_MAX_VECTOR_POINTS = 5000  # with more points, a file of vector graphics has the points as a bitmap
+# Options of matplotlib that a color given by the caller replaces.
+_COLOR_OPTIONS = {"c", "cmap", "vmin", "vmax", "plotnonfinite"}
+_OUTLYING_SHARE = 0.002  # share of the points at each end that may lie outside of a panel
 
 
 LEVELS = {
@@ -45,13 +46,13 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR, OUTSIDE = "#cf222e", "#afb8c1"
-_MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
+_MAX_FOLDED_SHARE = 0.5  # if a larger share of the points is folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda xy: 9 * xy[0] ** 2 + xy[1] ** 2)
 )  # positions to try for a name, relative to the middle of its group, in units of the name's box, nearest first
-_OVERFLOW = 0.08  # share of the width of a panel that a name may extend beyond it
-_COUNTED_GROUPS = 10  # names have a count up to this number of groups; with more groups they are smaller
-_OUTLINE_POINTS = 3  # an island with fewer points has no outline
+_MAX_NAME_OVERHANG = 0.08  # share of the width of a panel that a name may extend beyond it
+_MAX_COUNTED_GROUPS = 10  # names have a count up to this number of groups; with more groups they are smaller
+_MIN_OUTLINE_POINTS = 3  # an island with fewer points has no outline
 BACKGROUND, TEXT, FRAME = "#ffffff", "#1f2328", "#d0d7de"
 
 
@@ -81,7 +82,7 @@ class Panel:
     @property
     def has_folds(self) -> bool:
         """Whether some points, but not most of them, are laid onto points that are far in the data."""
-        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
+        return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED_SHARE)
 
     @classmethod
     def from_result(cls, shown: Any) -> Panel:
@@ -102,7 +103,7 @@ class Panel:
         shares = columns.get("neighborhood", columns.get("stability", columns.get("is_point_beyond")))
         if shares is None and "spread" in columns:
             shares = 1 - _relative(columns["spread"])
-        opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITIES)
+        opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITY_RANGE)
         groups = {name: count for name, count in points.apart_from.items() if name in (colors.classes or colors.names)}
         title = f"{LEVELS[points.level]}\n{points.reads}" if points.level else points.verdict
         panel = cls(title, points.places, colors, opacities=opacities, apart_from=groups)
@@ -130,7 +131,7 @@ class Panel:
             yield "red rings: laid onto others"
         if self.radii:
             yield f"ellipses: {' and '.join(f'{level:.0%}' for level in self.radii)} regions of some points"
-        if 0 < len(self.apart_from) <= _COUNTED_GROUPS:
+        if 0 < len(self.apart_from) <= _MAX_COUNTED_GROUPS:
             yield "numbers: from how many of the others a group stays apart"
 
 
@@ -199,8 +200,8 @@ def plot(
             )
         relative = _relative(distances.astype(np.float64))
         is_size = by == "size"
-        sizes = np.interp(relative, (0, 1), _SIZES) if is_size else None
-        opacities = None if is_size else np.interp(1 - relative, (0, 1), _OPACITIES)
+        sizes = np.interp(relative, (0, 1), _SIZE_RANGE) if is_size else None
+        opacities = None if is_size else np.interp(1 - relative, (0, 1), _OPACITY_RANGE)
         panel = replace(panel, sizes=sizes, opacities=opacities)
     with mpl.rc_context({"text.parse_math": False}):
         width = _own_width(ax)
@@ -231,7 +232,7 @@ def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
     bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.8, pad=0.02, label=colors.title, **scale)
     if colors.names:
         shown, names = colors.some_names(), colors.short_names()
-        bar.set_ticks(shown, labels=[names[code] for code in shown], fontsize=6 if len(shown) == SHOWN_NAMES else 7)
+        bar.set_ticks(shown, labels=[names[code] for code in shown], fontsize=6 if len(shown) == MAX_SHOWN_NAMES else 7)
 
 
 def _own_width(ax: Axes | None) -> float:
@@ -287,7 +288,7 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
     n = len(points)
     axes.set_facecolor(BACKGROUND)
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
-    across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
+    across = int(letters * (inches if columns == 1 else inches - _TITLE_MARGIN_INCHES))
     title = panel.title.splitlines()
     head = "\n".join(wrapped for line in title for wrapped in wrap(line, across))
     color = LEVEL_COLORS.get(head[:1], TEXT)
@@ -300,16 +301,16 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
         edge.set_color(FRAME)
     axes.set_xticks([])
     axes.set_yticks([])
-    area = float(np.clip(9000 / n, 0.6, 14.0)) * (1.0 if columns < 4 else 0.6) * (inches / _INCHES) ** 2
+    area = float(np.clip(9000 / n, 0.6, 14.0)) * (1.0 if columns < 4 else 0.6) * (inches / _PANEL_INCHES) ** 2
     drawn: dict[str, Any] = {
         "s": area if panel.sizes is None else area * panel.sizes,
         "alpha": panel.opacities,
         "linewidths": 0,
-        "rasterized": n > _MAX_VECTORS,
+        "rasterized": n > _MAX_VECTOR_POINTS,
         **panel.colors.arguments(),
     }
     if "c" in options or "color" in options:
-        drawn = {name: value for name, value in drawn.items() if name not in _COLORING}
+        drawn = {name: value for name, value in drawn.items() if name not in _COLOR_OPTIONS}
     scatter = axes.scatter(*points.T, **{**drawn, **options})
     _draw_islands(axes, panel, points, {**drawn, **options}["s"])
     reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area)
@@ -355,7 +356,7 @@ def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
     """Return the convex hull (m, 2) of points, enlarged by 6 %; None for fewer than 3 points, or points on a line."""
     from scipy.spatial import ConvexHull, QhullError  # noqa: PLC0415 # only for audits
 
-    if len(members) < _OUTLINE_POINTS:
+    if len(members) < _MIN_OUTLINE_POINTS:
         return None
     try:
         corners = members[ConvexHull(members).vertices]
@@ -369,12 +370,12 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
     """Write each group's name on the middle of its points, or beside the middle if another name is already there."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415 # optional
 
-    names, is_counted = panel.colors.classes or panel.colors.names, len(panel.apart_from) <= _COUNTED_GROUPS
+    names, is_counted = panel.colors.classes or panel.colors.names, len(panel.apart_from) <= _MAX_COUNTED_GROUPS
     size = 8.0 if is_counted else 5.5
     effects = [withStroke(linewidth=2.5 if is_counted else 1.5, foreground=BACKGROUND)]
     (low, high), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     unit = np.array([high - low, top - bottom]) / (72 * inches)  # a typographic point in units of the axes
-    taken, overflow = np.empty((0, 4)), _OVERFLOW * (high - low)
+    taken, overflow = np.empty((0, 4)), _MAX_NAME_OVERHANG * (high - low)
     for name, count in panel.apart_from.items():
         short = panel.colors.short_names()[names.index(name)]
         text = f"{short}: {count}/{len(panel.apart_from) - 1}" if is_counted else short
@@ -434,7 +435,7 @@ def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, i
 
     If both axes are coordinates (`is_flat`), the view is a square with equal scales.
     """
-    low, high = np.quantile(points, [_OUTLYING, 1 - _OUTLYING], axis=0)
+    low, high = np.quantile(points, [_OUTLYING_SHARE, 1 - _OUTLYING_SHARE], axis=0)
     margin = 0.08 * (high - low) + 1e-9 * (1 + np.abs(high))
     is_outside = ((points < low - 3 * margin) | (points > high + 3 * margin)).any(axis=1)
     max_margin = (high - low).max() / 2  # a region wider than the picture is cut off

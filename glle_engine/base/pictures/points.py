@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
 # The table of a posterior summarizes 40 draws, or fewer for many points: 400,000 rows in all, but at least 4 draws.
 _MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000
-_PLACES = ("embedding", "consensus", "Y", "embedding_")  # attributes of results that have the coordinates
+# Attributes of results that have the coordinates.
+_COORDINATE_ATTRIBUTES = ("embedding", "consensus", "Y", "embedding_")
 _COLUMN_NAMES = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
     "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
-APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
+MIN_APART_SHARE = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING_WORDS = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
-_MAX_DIGITS = 1e15  # whole numbers from this size on are written with their first digits and an exponent
-_NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
+_MIN_EXPONENT_NUMBER = 1e15  # whole numbers from this size on are written with their first digits and an exponent
+# Radii of the regions of a normal distribution in two dimensions, by coverage.
+_NORMAL_RADII = {0.5: 1.1774, 0.9: 2.1460}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,7 @@ class PointTable:
     columns: dict[str, NDArray[Any]] = field(default_factory=dict)
     verdict: str = ""
     covariance: NDArray[np.float64] | None = None
-    radii: dict[float, float] = field(default_factory=lambda: _NORMAL)
+    radii: dict[float, float] = field(default_factory=lambda: _NORMAL_RADII)
     labels: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
     index: Any = None
@@ -121,7 +123,7 @@ class PointTable:
 
 def coordinates(shown: Any) -> NDArray[np.float64]:
     """Return the coordinates (n, p) of an array or of an object with an embedding; raise ValueError for others."""
-    named = (getattr(shown, name, None) for name in _PLACES)
+    named = (getattr(shown, name, None) for name in _COORDINATE_ATTRIBUTES)
     result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # texts are ids
     if result is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         result = shown.arrays()["embedding"]
@@ -152,9 +154,9 @@ def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
     """Return, for each group (g,), the number of other groups from which the group stays apart.
 
     `apart` (g, g) is the share of the maps in which two groups are apart. Two groups stay apart if this share is at
-    least `APART`.
+    least `MIN_APART_SHARE`.
     """
-    return np.asarray((np.asarray(apart) >= APART).sum(axis=1), np.int64)
+    return np.asarray((np.asarray(apart) >= MIN_APART_SHARE).sum(axis=1), np.int64)
 
 
 def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
@@ -265,7 +267,7 @@ def name_of_label(value: Any) -> str:
     """Return a label as a text for legends and verdicts; whole numbers are written with all their digits."""
     if isinstance(value, (str, bool, np.bool_)):
         return str(value)
-    return f"{value:.0f}" if value == round(value) and abs(value) < _MAX_DIGITS else f"{value:g}"
+    return f"{value:.0f}" if value == round(value) and abs(value) < _MIN_EXPONENT_NUMBER else f"{value:g}"
 
 
 def texts_of_labels(labels: Any) -> Any:
@@ -322,7 +324,7 @@ def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float6
         radii = dict(zip(_part(regions, "levels"), _part(regions, "radii"), strict=True))
         return np.einsum("nja,njb->nab", half_axes, half_axes), radii
     covariance = getattr(shown, "covariance", None) if p == 2 and has_spread else None
-    return None if covariance is None else np.asarray(covariance), _NORMAL
+    return None if covariance is None else np.asarray(covariance), _NORMAL_RADII
 
 
 def _part(values: Any, name: str) -> Any:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _PLAYED_DRAWS = 24
-_LARGE_DOTS_UP_TO = 5000  # up to this many points are drawn as larger dots
-_OUTLYING = 0.005  # share of the positions at each end that may lie outside of the first view
+_MAX_POINTS_WITH_LARGE_DOTS = 5000  # up to this many points are drawn as larger dots
+_OUTLYING_SHARE = 0.005  # share of the positions at each end that may lie outside of the first view
 _INTERVAL, _MOVE = 900, 600  # milliseconds from one draw to the next, and of the movement between them
 
 
@@ -37,7 +37,7 @@ class PointWidget:
         from jscatter import Scatter  # noqa: PLC0415 # optional
 
         self.places = np.concatenate([points.places[None, :, :2], draws[:, :, :2]])
-        low, high = np.quantile(self.places, (_OUTLYING, 1 - _OUTLYING), axis=(0, 1))
+        low, high = np.quantile(self.places, (_OUTLYING_SHARE, 1 - _OUTLYING_SHARE), axis=(0, 1))
         middle, half = (low + high) / 2, 0.55 * float((high - low).max())
         self._scales = {f"{axis}_scale": (middle[i] - half, middle[i] + half) for i, axis in enumerate("xy")}
         table = frame(points, labels)
@@ -46,7 +46,7 @@ class PointWidget:
         if (opacities := Panel.from_result(points).opacities) is not None:
             table["opacity"] = opacities
             certain = {"opacity_by": "opacity", "opacity_map": (0, 1, 256), "opacity_norm": (0, 1)}
-        size = 3 if len(table) > _LARGE_DOTS_UP_TO else 6
+        size = 3 if len(table) > _MAX_POINTS_WITH_LARGE_DOTS else 6
         colors: dict[str, Any] = {"color_default": CLASSES[0]}
         if labels is not None:
             is_number = labels.dtype.kind in "fc" or len(set(labels.tolist())) > MAX_CLASS_COLORS

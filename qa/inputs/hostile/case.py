@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.schemas.problems import MEDIA_TYPE
-from service.uploads.limits import INFLATION
+from service.uploads.limits import MAX_INFLATION_FACTOR
 from service.uploads.registry import format_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ VARIABLE = "HOSTILE_SCALE"  # 1 in the tests; larger in `python -m qa.inputs.hos
 SCALE = int(os.environ.get(VARIABLE, "1"))
 
 MAX_BODY = SCALE * 2**20
-MAX_INFLATED, MAX_JSON = INFLATION * MAX_BODY, format_of("application/json").max_bytes(MAX_BODY)
+MAX_INFLATED, MAX_JSON = MAX_INFLATION_FACTOR * MAX_BODY, format_of("application/json").max_bytes(MAX_BODY)
 # A body is mapped as a file, as are its decompressed and stored forms. Text rows, number blocks and parsed JSON
 # are held in memory besides.
 MAX_BYTES = 2 * (MAX_BODY + MAX_INFLATED) + 24 * MAX_JSON + 64 * 2**20

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from service.uploads.synthetic import Synthetic
     from worker.base.settings import Settings
 
-CPU_SECONDS = 60  # processor time to parse one body
-SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
+MAX_CPU_SECONDS = 60  # a reader is stopped after this processor time for one body
+MAX_READ_SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of each reader
-SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may use the extra reader
-READ_SPEED = 2**20  # bytes per second of a reader, roughly
+MAX_SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may use the extra reader
+READ_BYTES_PER_SECOND = 2**20  # speed of a reader, roughly
 STUCK_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
 _MAX_STDERR = 4096  # characters of a reader's standard error that are kept
 _MAX_MESSAGE = 2**27  # bytes of a message file; 10,000 names of 1,000 characters take a third
-_ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
+_MAX_READ_ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
 # The fork server gets only these variables of the environment, none of which has a password.
 _ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
 _ONE_THREAD = {
@@ -141,12 +141,12 @@ class ReaderProcesses:
         Raises
         ------
         ProblemError
-            ``readers-busy`` if no reader is free within `SECONDS`.
+            ``readers-busy`` if no reader is free within `MAX_READ_SECONDS`.
 
         """
         async with self._slots.reserve(tenant, size) as has_reader:
             if not has_reader:
-                detail = f"All {self._budget.readers} processes that read uploads were busy for {SECONDS:g} s."
+                detail = f"All {self._budget.readers} processes that read uploads were busy for {MAX_READ_SECONDS:g} s."
                 remedy = (
                     "Try again later, or ask the administrator to raise GLLE_API_PROCESSES or the memory of the API."
                 )
@@ -171,11 +171,11 @@ class ReaderProcesses:
             return self._run(source, body, out)
 
     def _run(self, source: Upload | Synthetic, body: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the table that a reader process made, in at most `_ATTEMPTS` attempts; raises as `read_table`."""
-        allowed = {"memory": self._budget.bytes, "cpu": CPU_SECONDS, "seconds": SECONDS}
+        """Return the table that a reader process made; raises as `read_table` after `_MAX_READ_ATTEMPTS` attempts."""
+        allowed = {"memory": self._budget.bytes, "cpu": MAX_CPU_SECONDS, "seconds": MAX_READ_SECONDS}
         made_by = {"source": source.source, "options": asdict(source)}
         request = json.dumps({"allowed": allowed, **made_by}).encode()
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_READ_ATTEMPTS):
             out.truncate(0)
             with temporary_file(self._folder) as message:
                 ended = self._server.read(request, body, out, message)
@@ -210,10 +210,10 @@ class ReaderProcesses:
             return RuntimeError(f"Unexpected error in a reader:\n{stderr}")
         log.warning("The reader of %s ended with %s after %.1f s: %r", kind, end, ended.seconds, stderr[:200])
         if name in {"SIGXCPU", "SIGALRM"}:
-            limits = f"{CPU_SECONDS} s of processor time, or {SECONDS:g} s in all"
+            limits = f"{MAX_CPU_SECONDS} s of processor time, or {MAX_READ_SECONDS:g} s in all"
             remedy = "Send fewer rows or columns, or an npy file, which is read faster."
             detail = f"Reading the body takes more than {limits}."
-            return refuse("reader-timeout", 422, detail, remedy, cpu=CPU_SECONDS, seconds=SECONDS)
+            return refuse("reader-timeout", 422, detail, remedy, cpu=MAX_CPU_SECONDS, seconds=MAX_READ_SECONDS)
         if code == forkserver.NO_MEMORY or name == "SIGKILL" or BAD_ALLOC in stderr:
             detail = f"Reading the body takes more than {self._budget.bytes:,} bytes of memory."
             remedy = "Send fewer rows or columns, shorter labels, or npy; or give the API more memory."
@@ -249,13 +249,13 @@ class _ReaderSlots:
 
     @asynccontextmanager
     async def reserve(self, tenant: str, size: int) -> AsyncIterator[bool]:
-        """Wait until a reader is free for a body of this size; yield whether one was free within `SECONDS`."""
+        """Wait until a reader is free for a body of this size; yield whether one was free within `MAX_READ_SECONDS`."""
         body = _WaitingBody(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
         self._waiting.append(body)
         self._serve()
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(SECONDS):
+                async with asyncio.timeout(MAX_READ_SECONDS):
                     await asyncio.shield(body.is_extra)
             yield body.is_extra.done()
         finally:
@@ -289,7 +289,7 @@ class _ReaderSlots:
         if self._share.allows(body.tenant):
             self._share.add(body.tenant)
             body.is_extra.set_result(False)
-        elif self._has_extra and body.size <= SMALL_BYTES:
+        elif self._has_extra and body.size <= MAX_SMALL_BYTES:
             self._has_extra = False
             body.is_extra.set_result(True)
         else:
@@ -302,7 +302,7 @@ class _ReaderSlots:
         A large body counts as arrived later, by the time that reading it takes.
         """
         held, served = self._share.held[body.tenant], self._served.get(body.tenant, 0)
-        return held, served, body.arrived + body.size / READ_SPEED
+        return held, served, body.arrived + body.size / READ_BYTES_PER_SECOND
 
 
 class _ForkServer:
@@ -338,7 +338,7 @@ class _ForkServer:
                     except OSError as error:  # the server has died or cannot start; another one is started
                         log.warning("The fork server of the readers does not accept a body: %s", error)
                         self._end()
-            reply.settimeout(SECONDS + STUCK_SECONDS)
+            reply.settimeout(MAX_READ_SECONDS + STUCK_SECONDS)
             try:
                 exit_ = reply.recv(_MAX_STDERR)  # empty if the fork server or the watcher died
             except TimeoutError:

@@ -354,7 +354,7 @@ def test_servers_that_are_old_or_far_away_are_named(
 ) -> None:
     """An old or a distant server has a remedy; the page of the documentation names the same oldest version."""
     page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
-    assert f"glle needs Redis {'.'.join(map(str, doctor.OLDEST_REDIS))} or newer" in page
+    assert f"glle needs Redis {'.'.join(map(str, doctor.MIN_REDIS_VERSION))} or newer" in page
     monkeypatch.setattr(stores.client, "info", lambda *_: {"redis_version": version})
     monkeypatch.setattr(doctor, "SLOW_SECONDS", slow_seconds)
     checks = checks_by_name(doctor._connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE))

@@ -37,7 +37,7 @@ def settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
     """Settings with short timeouts."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(request_limits, "PATIENCE_SECONDS", 0.4)
-        patched.setattr(request_limits, "MIN_SPEED", 1000)
+        patched.setattr(request_limits, "MIN_BYTES_PER_SECOND", 1000)
         yield replace(emptied(server_settings, tmp_path_factory.mktemp("slow")), auth="off")
 
 

@@ -103,7 +103,7 @@ def test_names_do_not_change_the_content(client: httpx.Client) -> None:
 
 def test_lists_by_name_and_tags(client: httpx.Client, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are found by name and by tags, over pages that each look at a limited number of records."""
-    monkeypatch.setattr(pagination, "MAX_LOOKED_AT", 1)
+    monkeypatch.setattr(pagination, "MAX_READ_RECORDS", 1)
     ids = [upload(client, X + shift) for shift in range(4)]
     for id_, tags in zip(ids, (["a"], ["a", "b"], ["b"], []), strict=True):
         patch_labels(client, f"/v1/datasets/{id_}", {"name": "even" if id_ in ids[::2] else "odd", "tags": tags})

@@ -12,7 +12,7 @@ import pytest
 
 from service.server.http_protocol import (
     EVENTS_PER_ITERATION,
-    HEAD_BYTES,
+    MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
     MAX_SMALL_CHUNKS,
     BoundedConnection,
@@ -68,7 +68,7 @@ def problem_of(received: bytes) -> tuple[int, str]:
 @pytest.mark.parametrize("is_whole", [True, False])
 @pytest.mark.parametrize(
     "long",
-    [b"X-Long: " + b"x" * HEAD_BYTES, b"a:\r\n" * MAX_HEAD_LINES, b"a:\r\n" * 15_000],
+    [b"X-Long: " + b"x" * MAX_HEAD_BYTES, b"a:\r\n" * MAX_HEAD_LINES, b"a:\r\n" * 15_000],
     ids=["bytes", "lines", "many"],
 )
 def test_long_heads_are_431(port: int, long: bytes, *, is_whole: bool) -> None:
@@ -79,7 +79,7 @@ def test_long_heads_are_431(port: int, long: bytes, *, is_whole: bool) -> None:
 
 def test_a_long_upload_is_no_head(port: int) -> None:
     """Neither the bytes nor the lines of a body count."""
-    rows, headers = b"1,2\n" * HEAD_BYTES, {"Content-Type": "text/csv"}
+    rows, headers = b"1,2\n" * MAX_HEAD_BYTES, {"Content-Type": "text/csv"}
     answer = httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows, headers=headers, timeout=30)
     assert answer.status_code == 201
 

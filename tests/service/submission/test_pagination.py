@@ -36,7 +36,7 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
     """The page of the one job that has ended comes after empty ones, and a list writes nothing."""
     monkeypatch.setattr("worker.storage.api_keys.KEY_CHECK_SECONDS", 1e9)
     monkeypatch.setattr("service.server.metrics.FLUSH_SECONDS", 1e9)
-    monkeypatch.setattr(pagination, "MAX_LOOKED_AT", STEP)
+    monkeypatch.setattr(pagination, "MAX_READ_RECORDS", STEP)
     assert client.get("/v1/info").status_code == 200  # has looked whether there are keys
     job, _ = stores.jobs.create(kind="draws", claim="ended", posterior="post_1", spec={}, total=1)
     stores.jobs.start(job.id)
@@ -112,7 +112,7 @@ def test_a_page_is_bounded_in_bytes(client: httpx.Client, monkeypatch: pytest.Mo
     ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(5)]
     item = len(json.dumps(client.get("/v1/datasets?limit=1").json()["items"][0], separators=(",", ":")))
     for limit, pages in ((1, [1, 1, 1, 1, 1]), (int(2.5 * item), [2, 2, 1]), (10 * item, [5])):
-        monkeypatch.setattr(pagination, "MAX_PAGE", limit)
+        monkeypatch.setattr(pagination, "MAX_PAGE_BYTES", limit)
         sizes: list[int] = []
         read: list[str] = []
         cursor: dict[str, str] | None = {}

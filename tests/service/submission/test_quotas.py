@@ -10,7 +10,7 @@ from tests.conftest import stored_files
 from tests.service.conftest import check_problem, posterior_record, register_worker, upload
 from tests.service.tenants import bearer, resources_of, serve_stores
 from tests.worker.storage.conftest import fill_memory
-from worker.records.quotas import MAX_PAUSE, RECORD_BYTES
+from worker.records.quotas import MAX_JOB_RETRY_SECONDS, RECORD_BYTES
 
 if TYPE_CHECKING:
     import httpx
@@ -61,7 +61,7 @@ def test_open_jobs(stores: Stores) -> None:
         assert (first.status_code, fit(6).status_code) == (202, 202)
         details = check_exceeded(fit(7), "jobs")
         assert (details["quota"], details["allowed"]) == ("jobs", 2)
-        assert 1 <= details["retry_after"] <= MAX_PAUSE
+        assert 1 <= details["retry_after"] <= MAX_JOB_RETRY_SECONDS
         assert fit(5).json()["id"] == first.json()["id"]
         client.delete(f"/v1/jobs/{first.json()['id']}").raise_for_status()
         assert fit(7).status_code == 202
@@ -185,7 +185,7 @@ def test_jobs_of_all_tenants_are_bounded(stores: Stores, monkeypatch: pytest.Mon
         first, second, refused = fit(2), fit(3), fit(4)
         assert (first.status_code, second.status_code, refused.status_code) == (202, 202, 503)
         assert refused.json()["type"] == "urn:glle:problem:too-many-jobs"
-        assert 1 <= int(refused.headers["retry-after"]) <= MAX_PAUSE
+        assert 1 <= int(refused.headers["retry-after"]) <= MAX_JOB_RETRY_SECONDS
         client.delete(f"/v1/jobs/{first.json()['id']}").raise_for_status()
         assert fit(4).status_code == 202
 

@@ -181,7 +181,7 @@ def test_the_points_of_a_preview_are_bounded(client: httpx.Client, row: bytes, k
 def test_the_api_samples_only_small_manifolds(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large manifold is sampled by a reader process, like an upload."""
     monkeypatch.setattr("glle_engine.manifolds.make", None)  # of this process
-    asked = {"name": "s_curve", "n": synthetic.SAFE_POINTS + 1, "noise": 0.0, "seed": 0}
+    asked = {"name": "s_curve", "n": synthetic.MAX_SAFE_POINTS + 1, "noise": 0.0, "seed": 0}
     answer = client.post("/v1/datasets/synthetic", json=asked)
     assert (answer.status_code, answer.json()["n"]) == (201, asked["n"])
     assert answer.json()["source"] == {"kind": "synthetic", **asked}

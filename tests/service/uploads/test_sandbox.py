@@ -27,8 +27,8 @@ from service.uploads.reading import Upload
 from service.uploads.sandbox import forkserver
 from service.uploads.sandbox.forkserver import table_of
 from service.uploads.sandbox.processes import (
-    READ_SPEED,
-    SMALL_BYTES,
+    MAX_SMALL_BYTES,
+    READ_BYTES_PER_SECOND,
     ReaderBudget,
     ReaderExit,
     ReaderProcesses,
@@ -184,7 +184,7 @@ def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses
 
 def test_a_body_that_takes_too_long_is_refused(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that cannot be read within the time limit is refused."""
-    monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
+    monkeypatch.setattr("service.uploads.sandbox.processes.MAX_READ_SECONDS", 0.1)
     problem = refusal(processes, CSV, b"1\n" * 2_000_000)
     assert (problem.code, problem.status) == ("reader-timeout", 422)
     assert "fewer rows" in problem.remedy
@@ -329,7 +329,7 @@ def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
 
 def test_a_dead_fork_server_costs_no_attempt(processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body that a server no longer accepts goes to the next one, also if nothing else tells that it has died."""
-    monkeypatch.setattr("service.uploads.sandbox.processes._ATTEMPTS", 1)
+    monkeypatch.setattr("service.uploads.sandbox.processes._MAX_READ_ATTEMPTS", 1)
     read(processes, *BODIES["parquet"])
     control = processes._server._control
     assert control is not None
@@ -400,7 +400,7 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
                 with anyio.move_on_after(0.01):  # the client disconnects
                     async with full.slot(tenant, LARGE):
                         pass
-            monkeypatch.setattr("service.uploads.sandbox.processes.SECONDS", 0.1)
+            monkeypatch.setattr("service.uploads.sandbox.processes.MAX_READ_SECONDS", 0.1)
             with pytest.raises(ProblemError) as caught:
                 async with full.slot("a", LARGE):
                     pass
@@ -420,7 +420,7 @@ async def order_of(readers: ReaderProcesses, requests: list[str]) -> list[str]:
     served = list[str]()
 
     async def use_reader(request: str) -> None:
-        async with readers.slot(request[0], SMALL_BYTES if request.endswith("s") else LARGE):
+        async with readers.slot(request[0], MAX_SMALL_BYTES if request.endswith("s") else LARGE):
             served.append(request)
             await asyncio.sleep(0.01)
 
@@ -454,7 +454,7 @@ def test_tenants_take_turns_at_the_readers(tmp_path: Path, slots: int, limit: in
 def test_a_large_body_does_not_wait_for_ever_behind_small_ones(tmp_path: Path) -> None:
     """A large body precedes small bodies that arrive later than the time that reading it takes."""
     slots = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))._slots
-    sizes = [(READ_SPEED, 0.0), (1, 2.0), (1, 0.5)]
+    sizes = [(READ_BYTES_PER_SECOND, 0.0), (1, 2.0), (1, 0.5)]
     waiting_bodies = [_WaitingBody("a", size, arrived, cast("asyncio.Future[bool]", None)) for size, arrived in sizes]
     assert [(body.size, body.arrived) for body in sorted(waiting_bodies, key=slots._order)] == [
         sizes[index] for index in (2, 0, 1)

@@ -24,7 +24,7 @@ from worker.analyses.posterior_analyses import (
     TransformSpec,
 )
 from worker.analyses.registry import analysis_of
-from worker.analyses.resamples import PART
+from worker.analyses.resamples import RESAMPLES_PER_PART
 from worker.base.problems import ProblemError
 from worker.execution import context, tasks
 from worker.execution import draws as drawing
@@ -200,7 +200,7 @@ def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, 
     run_analysis(stores, CalibrationSpec(n_resamples=8, n_draws=8), posterior_id)
     assert blocks == [("half-samples", 0), ("half-samples", 4)]
     run_analysis(stores, CALIBRATED, posterior_id)
-    assert blocks == [("half-samples", first) for first in range(0, 20, PART)]
+    assert blocks == [("half-samples", first) for first in range(0, 20, RESAMPLES_PER_PART)]
     run_analysis(stores, replace(CALIBRATED, n_draws=4, seed=1), posterior_id)
     assert len(blocks) == 5
 

@@ -27,7 +27,7 @@ from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
-from worker.analyses.resamples import PART, StoredResamples, posterior_resamples
+from worker.analyses.resamples import RESAMPLES_PER_PART, StoredResamples, posterior_resamples
 from worker.base.problems import notes_in_http
 from worker.execution import process_guard, tasks
 from worker.execution.worker import TaskJob
@@ -59,7 +59,7 @@ def resample(*arguments, **options):
 resamples.resample = resample
 """
 SUMMARY = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True)
-BLOCKS = [f"{HALVES.number}:{first}" for first in range(0, HALF_SAMPLES, PART)]
+BLOCKS = [f"{HALVES.number}:{first}" for first in range(0, HALF_SAMPLES, RESAMPLES_PER_PART)]
 
 
 def shared_job(
@@ -137,9 +137,9 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
     assert sorted(names[:-1]) == [f"-s{shard}" for shard in range(len(BLOCKS))]
     assert len(blocks) == len(set(blocks))
     check_bits(result(stores, job), *expected())
-    total = PART * len(BLOCKS)
+    total = RESAMPLES_PER_PART * len(BLOCKS)
     assert seen[0] == ("queued", "queued", 0, SUMMARY.total)
-    assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PART)]
+    assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, RESAMPLES_PER_PART)]
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.done, ended.total) == ("succeeded", SUMMARY.total, SUMMARY.total)
 
@@ -156,7 +156,12 @@ def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str
     job = shared_job(stores, spec, None)
     assert run_all(stores, job) == ["-s0", "-s1", ""]
     assert [name for name, _ in blocks] == [SEPARATE.name] * len(blocks)
-    assert len(set(blocks)) == len(blocks) >= MIN_HALVES // PART == PAIRS_OF_STAGES[1] * 2 // PART
+    assert (
+        len(set(blocks))
+        == len(blocks)
+        >= MIN_HALVES // RESAMPLES_PER_PART
+        == PAIRS_OF_STAGES[1] * 2 // RESAMPLES_PER_PART
+    )
     direct = audit(SHEET.X, method="pca", standardize="zscore", seed=3)
     entry = result(stores, job)
     assert entry.meta["verdict"] == direct.verdict
@@ -212,13 +217,13 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
     def record(id_: str, shard: int, count: int) -> Job | None:
         counts.append(count)
         key = posterior_resamples(posterior_id, HALVES, 0).key(range(4 * shard, 4 * shard + 4))
-        assert count < PART or stores.results.contains([key]) == [True]
+        assert count < RESAMPLES_PER_PART or stores.results.contains([key]) == [True]
         return advance(id_, shard, count)
 
     monkeypatch.setattr(stores.jobs, "advance", record)
     tasks.draw(job.id, 0)
     assert {1, 3} < set(counts)
-    assert counts[-1] == PART
+    assert counts[-1] == RESAMPLES_PER_PART
 
 
 def test_a_killed_task_loses_no_part(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.base import memory
-from worker.base.problems import CUT, MAX_TEXT, Problem, problem_of, quotable, refuse, shorten
+from worker.base.problems import CUT_MEMBER, MAX_TEXT_CHARACTERS, Problem, problem_of, quotable, refuse, shorten
 
 MAX_ANSWER = 2**18  # characters of JSON; one character of a text takes up to twelve
 
@@ -77,7 +77,7 @@ def test_details_that_json_lacks(value: Any, quoted: Any) -> None:
 def test_long_details_are_cut_and_marked(value: Any) -> None:
     """The response has a bounded size and reports the cut."""
     cut_problem = problem(fact=value)
-    assert cut_problem.details[CUT] is True
+    assert cut_problem.details[CUT_MEMBER] is True
     assert len(json.dumps(cut_problem.to_dict())) < MAX_ANSWER
 
 
@@ -85,7 +85,7 @@ def test_long_sentences_are_cut() -> None:
     """Detail and remedy are bounded, and report the number of omitted characters."""
     cut_problem = refuse("some-code", 422, "d" * 10**6, "r" * 10**6).problem
     for text in (cut_problem.detail, cut_problem.remedy):
-        assert len(text) < MAX_TEXT + 50
+        assert len(text) < MAX_TEXT_CHARACTERS + 50
         assert text.endswith("(998,000 more characters)")
     assert shorten("short") == "short"
     assert quotable({"a": 1}) == {"a": 1}

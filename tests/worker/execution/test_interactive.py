@@ -19,7 +19,7 @@ from worker.analyses.audit import AuditSpec
 from worker.execution import process_guard
 from worker.execution.supervisor import fork
 from worker.execution.worker import LongTaskLock
-from worker.jobs.queue import RETRIES
+from worker.jobs.queue import MAX_RETRIES
 from worker.jobs.rq_tasks import fetch_tasks
 from worker.jobs.store import NO_QUOTA
 from worker.records.ids import DEFAULT, text
@@ -84,7 +84,7 @@ def test_an_overdue_task_ends_as_a_batch_with_the_same_result(stores: Stores, se
         assert len(starts(stores, SLOW)) == 1
         (task,) = fetch_tasks(stores.client, [job.id])
         assert task is not None
-        assert (task.origin, task.retries_left) == (BATCH, RETRIES)
+        assert (task.origin, task.retries_left) == (BATCH, MAX_RETRIES)
         stores.queue.withdraw(stores.jobs.cancel(batch.id))
         succeeded(stores, job)
         assert len(starts(stores, SLOW)) == 2  # it was stopped once, and never as a batch

@@ -20,7 +20,7 @@ from tests.processes import children, command_line
 from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
-from worker.jobs.queue import RETRIES, SWEEP_AT
+from worker.jobs.queue import MAX_RETRIES, SWEEP_AT
 from worker.jobs.rq_tasks import fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS, live_workers
@@ -95,7 +95,7 @@ def test_a_second_signal_leaves_the_task_to_another_worker(stores: Stores, setti
     assert stores.jobs.fetch(job.id).status == "running"
     (task,) = fetch_tasks(stores.client, [job.id])
     assert task is not None
-    assert task.retries_left == RETRIES
+    assert task.retries_left == MAX_RETRIES
 
 
 def test_a_heartbeat_does_not_interrupt_a_cold_stop(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> None:
@@ -154,7 +154,7 @@ def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores) -> None
     execution = worker_.prepare_execution(task)
     worker_.handle_job_failure(task, open_queue(BATCH, stores.client), execution=execution)
     assert intermediate.get_job_ids() == []
-    assert task.retries_left == RETRIES - 1
+    assert task.retries_left == MAX_RETRIES - 1
 
 
 # The worker imports its tasks before the fork, so that no child spends seconds on it.

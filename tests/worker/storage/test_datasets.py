@@ -89,7 +89,7 @@ def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: st
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 def test_not_finite_is_refused_with_row_and_column(stores: Stores, bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The position is counted over all blocks of rows, and nothing is stored."""
-    monkeypatch.setattr(validation, "BLOCK", 30)
+    monkeypatch.setattr(validation, "BLOCK_VALUES", 30)
     store = stores.datasets
     values = X.copy()
     values[37, 1] = bad
@@ -137,7 +137,7 @@ def test_a_deletion_begins_with_the_record(store: DatasetStore, monkeypatch: pyt
 @pytest.mark.parametrize("n", [1, 1000])
 def test_all_points_equal(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal rows are found, and a different last row is noticed."""
-    monkeypatch.setattr(datasets, "BLOCK", 64)
+    monkeypatch.setattr(datasets, "BLOCK_VALUES", 64)
     values = np.full((n, 3), 1.5)
     assert all_points_equal(values)
     if n > 1:

@@ -154,11 +154,11 @@ def test_an_earlier_state_of_the_records_is_a_loss(stores: Stores, monkeypatch: 
         add(stores, n)
         running.renew()
     earlier = int(stores.client.hget(SERVICE, CHANGES) or 0)
-    now += mark.SETTLED_SECONDS
+    now += mark.CHANGE_SETTLING_SECONDS
     running.renew()
     for dataset in stores.datasets.ids_in(""):
         stores.datasets.delete(dataset)
-    now += mark.SETTLED_SECONDS / 2
+    now += mark.CHANGE_SETTLING_SECONDS / 2
     for _ in range(2):
         running.renew()
     assert code(process(stores).find_loss()) is None
@@ -179,9 +179,11 @@ def test_the_mark_lags_by_a_known_time(stores: Stores, monkeypatch: pytest.Monke
         changes[now] = int(stores.client.hget(SERVICE, CHANGES) or 0)
         running.renew()
         marked = json.loads(stores.files.bucket.read(PATH, 0, 4096) or b"")["changes"]
-        oldest = now - mark.SETTLED_SECONDS - mark.RENEW_SECONDS
+        oldest = now - mark.CHANGE_SETTLING_SECONDS - mark.RENEW_SECONDS
         assert all(marked >= count for time, count in changes.items() if time <= oldest), "the bound of the page"
-        assert all(marked <= max(count, 1) for time, count in changes.items() if time > now - mark.SETTLED_SECONDS)
+        assert all(
+            marked <= max(count, 1) for time, count in changes.items() if time > now - mark.CHANGE_SETTLING_SECONDS
+        )
         now += mark.RENEW_SECONDS
     running.renew(is_last=True)
     stores.client.hincrby(SERVICE, CHANGES, -1)
@@ -235,7 +237,7 @@ DAMAGED = {
     "a schema alone": json.dumps({"format": SCHEMA}).encode(),
     "a member too much": json.dumps({**WHOLE, "format": SCHEMA, "more": 1}).encode(),
     "a number as text": json.dumps({**WHOLE, "format": SCHEMA, "changes": "many"}).encode(),
-    "too long": json.dumps({**WHOLE, "format": SCHEMA, "at": "x" * mark.MAX_BYTES}).encode(),
+    "too long": json.dumps({**WHOLE, "format": SCHEMA, "at": "x" * mark.MAX_MARK_BYTES}).encode(),
 }
 
 
@@ -308,7 +310,7 @@ def test_a_comparison_reads_the_store_seldom(remote_stores: Stores, monkeypatch:
     monkeypatch.setattr(
         backend.Bucket, "read", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test", "None."))
     )
-    running._read_at -= mark.READ_SECONDS
+    running._read_at -= mark.MARK_READ_SECONDS
     assert code(running.find_loss()) is None
     running.require_no_recent_loss(is_write=True)
     assert refusal(process(remote_stores).find_loss).code == "store-unavailable"

@@ -147,12 +147,12 @@ def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> No
 
 def test_a_data_set_of_several_pieces_is_whole(one: Stores, two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is larger than one request may be is written and read in pieces, and compared as a whole."""
-    monkeypatch.setattr(backend, "PIECE", 2**16)
-    values = np.random.default_rng(1).normal(size=(2 * backend.PIECE // 80 + 100, 10))
+    monkeypatch.setattr(backend, "MAX_REQUEST_BYTES", 2**16)
+    values = np.random.default_rng(1).normal(size=(2 * backend.MAX_REQUEST_BYTES // 80 + 100, 10))
     dataset, _ = one.datasets.add(table(values))
     np.testing.assert_array_equal(two.datasets.values(dataset.id), values)
     assert find_damaged_ids(two) == []
-    rewrite(one, lambda raw: raw[: -backend.PIECE])
+    rewrite(one, lambda raw: raw[: -backend.MAX_REQUEST_BYTES])
     assert find_damaged_ids(two) == [dataset.id]
 
 
@@ -195,7 +195,7 @@ def test_local_copies_are_bounded(connect: Callable[..., Stores], one: Stores, m
     monkeypatch.setattr(files, "RECENT_SECONDS", 0.0)
     values = [np.random.default_rng(seed).normal(size=(2**13, 4)) for seed in range(6)]  # 256 kB each
     stored = [one.datasets.add(table(value))[0].id for value in values]
-    monkeypatch.setattr(files, "MAX_COPIES", 2**20)
+    monkeypatch.setattr(files, "MAX_COPY_BYTES", 2**20)
     small = connect("small")
     for _ in range(2):
         for id_, value in zip(stored, values, strict=True):
@@ -364,7 +364,7 @@ def test_large_remote_entries_are_mapped_from_local_copies(
     remote_stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large entries are not copied to Redis; mapped arrays stay readable when file and copy are deleted."""
-    monkeypatch.setattr(files, "PIECE", 100)
+    monkeypatch.setattr(files, "MAX_REQUEST_BYTES", 100)
     file = remote_stores.files.write_entry(Entry({"a": 1}, {"x": X}))
     entry = remote_stores.files.read_entry(file)
     assert (len(copies(remote_stores)), remote_stores.cache.client.dbsize()) == (1, 0)

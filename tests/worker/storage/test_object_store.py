@@ -94,7 +94,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
         thread.join()
 
 
-@pytest.mark.parametrize(("failures", "requests"), [(2, 3), (9, 1 + backend.RETRIES)])
+@pytest.mark.parametrize(("failures", "requests"), [(2, 3), (9, 1 + backend.MAX_RETRIES)])
 def test_a_failed_request_is_repeated(s3: type[Answers], failures: int, requests: int) -> None:
     """A short outage of the store is not noticed; after a longer one, the problem has no credentials."""
     s3.failures = failures

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
     from worker.observability.counters import Counters
 
-PIECE = 2**23  # maximum bytes that one request transfers, because each request has a time limit
-SECONDS = 15.0  # time limit of a request
-RETRIES = 3  # retries of a failed request, which together take a second or two
-_PARALLEL = 2  # concurrent requests of a long write
-_ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
+MAX_REQUEST_BYTES = 2**23  # one request transfers at most this many bytes, because each request has a time limit
+REQUEST_SECONDS = 15.0  # time limit of a request
+MAX_RETRIES = 3  # a failed request is repeated this many times, which together take a second or two
+_MAX_CONCURRENT_REQUESTS = 2  # a long write sends this many requests at once
+_MAX_WRITE_ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
 _METADATA = re.compile(r"169\.254\.|metadata\.google")  # addresses that clouds ask for the role of a machine
@@ -67,7 +67,7 @@ class Bucket:
     url
         ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix``.
     seconds
-        Time limit of each request, which transfers at most `PIECE` bytes; no retry starts after this time.
+        Time limit of each request, which transfers at most `MAX_REQUEST_BYTES` bytes; no retry starts after this time.
     counts
         Counters of requests and bytes, or None.
     retries
@@ -83,7 +83,7 @@ class Bucket:
     _user: ClassVar[int] = 0  # id of the process that has sent the first request; 0: none yet
 
     def __init__(
-        self, url: str, *, seconds: float = SECONDS, counts: Counters | None = None, retries: int = RETRIES
+        self, url: str, *, seconds: float = REQUEST_SECONDS, counts: Counters | None = None, retries: int = MAX_RETRIES
     ) -> None:
         self._counts = counts
         self._url = url
@@ -103,13 +103,19 @@ class Bucket:
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
         """Write or replace an object of `size` bytes atomically; raises ``store-unavailable``, ``storage-full``."""
-        is_long = size > PIECE
+        is_long = size > MAX_REQUEST_BYTES
 
         def put(store: Store) -> None:
             if self.is_local:
                 _write_file(self.local_path(path), parts)
             else:
-                store.put(path, iter(parts), use_multipart=is_long, chunk_size=PIECE, max_concurrency=_PARALLEL)
+                store.put(
+                    path,
+                    iter(parts),
+                    use_multipart=is_long,
+                    chunk_size=MAX_REQUEST_BYTES,
+                    max_concurrency=_MAX_CONCURRENT_REQUESTS,
+                )
 
         self._request("write", put)
         self._count("store_bytes", "written", increment=size)
@@ -134,9 +140,9 @@ class Bucket:
         self._request("delete", lambda store: store.delete(path))
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield an object of `size` bytes in pieces of at most `PIECE` bytes; stop early if bytes are missing."""
-        for start in range(0, size, PIECE):
-            piece = self.read(path, start, min(start + PIECE, size))
+        """Yield an object of `size` bytes in pieces of at most `MAX_REQUEST_BYTES`; stop early if bytes are missing."""
+        for start in range(0, size, MAX_REQUEST_BYTES):
+            piece = self.read(path, start, min(start + MAX_REQUEST_BYTES, size))
             if not piece:
                 return
             yield piece
@@ -208,7 +214,7 @@ class Bucket:
 def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
     """Write a file durably; if another process removes the empty folder meanwhile, create the folder again."""
     with ExitStack() as stack:
-        for attempts_left in reversed(range(_ATTEMPTS)):
+        for attempts_left in reversed(range(_MAX_WRITE_ATTEMPTS)):
             try:
                 make_folder(file.parent)
                 target = stack.enter_context(temporary(file.parent, keep_reserve=True))

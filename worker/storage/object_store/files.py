@@ -35,7 +35,7 @@ from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned_key
 from worker.records.cache_entry import file_parts, parse_file
 from worker.records.stored_file import StoredFile
-from worker.storage.object_store.backend import PIECE, Bucket
+from worker.storage.object_store.backend import MAX_REQUEST_BYTES, Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,10 +51,10 @@ COPIES = "copies"  # folder in GLLE_DATA_DIR of the local copies
 STORED_BYTES = "stored_bytes"  # usage counter with the bytes of a tenant's files
 ENTRY = "entry"  # last part of the path of a file with an entry
 COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
-MAX_COPIES = 2**32  # maximum bytes of all copies, which also take at most a quarter of the disk
+MAX_COPY_BYTES = 2**32  # all local copies take at most this many bytes, and at most a quarter of the disk
 RECENT_SECONDS = 60.0  # a copy is kept this long after its last use, so that a reader can open it
 VERIFY_SECONDS = 3600.0  # disks lose bits without a change of the file times
-MAX_REMEMBERED = 2**16  # verified files that a process remembers, some 200 bytes each
+MAX_REMEMBERED_FILES = 2**16  # a process remembers this many verified files, some 200 bytes each
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
 _WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
 
@@ -181,7 +181,7 @@ class ObjectFiles:
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         quarter = shutil.disk_usage(nearest_existing(folder)).total // 4
-        return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPIES, quarter)), cache)
+        return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPY_BYTES, quarter)), cache)
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
         """Write or replace a file; return its path, size and digest; raises ``store-unavailable``, ``storage-full``."""
@@ -229,7 +229,7 @@ class ObjectFiles:
             if verified == [file.sha256, version] and time.monotonic() < until:
                 return path
             if _digest(path) == file.sha256:
-                if len(self._verified) >= MAX_REMEMBERED:
+                if len(self._verified) >= MAX_REMEMBERED_FILES:
                     self._verified.clear()
                 self._verified[path] = file.sha256, version, time.monotonic() + VERIFY_SECONDS
                 return path
@@ -262,7 +262,7 @@ class ObjectFiles:
 
     def _read(self, file: StoredFile) -> memoryview:
         """Return the content of a file, memory-mapped unless the file is small and remote; raises as `path`."""
-        if self.bucket.is_local or file.size > PIECE:
+        if self.bucket.is_local or file.size > MAX_REQUEST_BYTES:
             with self.path(file).open("rb") as opened:
                 return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
         if (data := self._read_copy(file)) is None:
