@@ -3,7 +3,7 @@ r"""Clusters by HDBSCAN.
 Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density estimates", PAKDD 2013: single
 linkage of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`, :math:`c` the distance to the m-th
 neighbor, is cut where clusters of at least m points part, and the clusters with the largest excess of mass are
-selected. Linkage and selection are made here and not by scikit-learn, because audits have to work without that extra.
+selected. The selection is made here and not by scikit-learn, because audits have to work without that extra.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.single_linkage import single_linkage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,8 +21,23 @@ if TYPE_CHECKING:
 def clusters_of(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
     """Return each point's HDBSCAN cluster (n,) of at least `min_size` points, or -1 for points in no cluster."""
     core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # `min_size` counts the point itself
-    clusters = _select_clusters(*_condense(single_linkage(Y, core), min_size))
+    clusters = _select_clusters(*_condense(_single_linkage(Y, core), min_size))
     return np.searchsorted(np.unique(clusters[clusters >= 0]), clusters) - (clusters < 0)  # numbers without gaps
+
+
+def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the merges (n - 1, 4) as scipy does: two nodes, their distance, and the number of points of both.
+
+    The distance of two of the points (n, d) is at least the core distance (n,) of each of them: mutual reachability.
+    """
+    from scipy.cluster.hierarchy import linkage  # noqa: PLC0415 # an API process does without
+    from scipy.spatial.distance import pdist  # noqa: PLC0415
+
+    n, distances, first = len(points), pdist(points), 0
+    for row in range(n - 1):
+        of_row = distances[first : (first := first + n - 1 - row)]
+        np.maximum(of_row, np.maximum(core[row], core[row + 1 :]), out=of_row)
+    return np.asarray(linkage(distances, "single"))
 
 
 def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:

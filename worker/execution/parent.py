@@ -181,7 +181,8 @@ def main(name: str | None = None) -> int:
 
 def load() -> None:
     """Load compiled code and compute the reference results; before the fork, so that all children share both."""
-    import scipy.optimize  # noqa: PLC0415 # the engine loads these at their first use, which would be in each work-horse
+    import scipy.cluster.hierarchy  # noqa: PLC0415 # loaded by the engine at first use, which would be in each work-horse
+    import scipy.optimize  # noqa: PLC0415
     import scipy.spatial  # noqa: F401, PLC0415
 
     warm()
