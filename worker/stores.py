@@ -32,7 +32,7 @@ from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
 WRITE_SECONDS = 20.0  # socket timeout of a worker's client of the cache, which writes many small arrays at once
-PATIENT_RETRIES = 30  # a worker repeats a failed write more often, because its result took long to compute
+PATIENT_RETRIES = 30  # a worker repeats a failed write this often, because its result took long to compute
 
 if TYPE_CHECKING:
     import redis

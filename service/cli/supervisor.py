@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from service.cli.data_folder import lock_data_folder, publish_addresses
 from service.cli.options import CANNOT_START, StartError
 from service.server.listening import STOP_SECONDS, answers, url_of
-from worker.execution.supervisor import COLD_SECONDS, Supervisor
+from worker.execution.supervisor import KILL_SECONDS, Supervisor
 from worker.observability import logging
 from worker.operations.embedded_redis import EmbeddedRedis, ServerError, cache_server, queue_server
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-READY_SECONDS = 300.0  # the first start in an environment spends a minute or two on compiling
+READY_SECONDS = 300.0  # the start fails after this time; the first start in an environment compiles for a minute or two
 COMPILING_SECONDS = 10.0  # a start that takes longer is probably compiling
 PROBE_SECONDS = 5.0
 PROBE_PAUSE_SECONDS = 0.05
@@ -120,7 +120,7 @@ class ServeHead:
         drain = self._settings.drain
         if self._supervisor.signals:
             self._report(f"glle API drains for {drain:g} s; requests in progress have {STOP_SECONDS:g} s more")
-        self._supervisor.stop(self._supervisor.children, drain + STOP_SECONDS + COLD_SECONDS)
+        self._supervisor.stop(self._supervisor.children, drain + STOP_SECONDS + KILL_SECONDS)
         self._report("glle API stopped")
 
     def _report(self, text: str) -> None:

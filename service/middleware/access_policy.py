@@ -39,7 +39,8 @@ RESPONSE_HEADERS = (  # docs/reference/api-policy.md promises Deprecation, Sunse
     "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Notes", "Glle-Scale", "Link", "Location",
     "Retry-After", "Server-Timing", "Sunset", "X-Request-Id",
 )  # fmt: skip
-_PREFLIGHT_SECONDS = 3600  # browsers use at most two hours
+# A browser may cache the answer to a preflight request this long; browsers use at most two hours.
+_PREFLIGHT_SECONDS = 3600
 _PROXY_PREFIX = b"x-forwarded"
 _PROXY_HEADERS = frozenset({
     b"forwarded", b"via", b"x-real-ip", b"x-original-forwarded-for", b"x-original-host", b"x-client-ip",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_CACHE_BYTES = 64 * 2**20  # size of the cache in each process
 MAX_ANSWER_BYTES = 2**20  # largest body in the cache
 MAX_KEY_BYTES = 256  # a longer key is replaced by its digest
-ENTRY_BYTES = 2**11  # bytes of an entry without its body: headers, key and containers
+ENTRY_BYTES = 2**11  # an entry counts as this many bytes besides its body, for headers, key and containers
 
 
 @dataclass(frozen=True, slots=True)

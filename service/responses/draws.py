@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
     from worker.stores import Stores
 
-_TABLE_BYTES = 2**20  # bytes of a table's rows that are made at a time
+_TABLE_BYTES = 2**20  # rows of a table are made in pieces of this many bytes
 SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 

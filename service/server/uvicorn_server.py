@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
-LAST_ITERATIONS = 16  # of the event loop before the socket closes, to accept queued connections, which it would reset
+# The event loop runs this often before the socket closes, to accept queued connections, which it would reset.
+LAST_ITERATIONS = 16
 SETTLE_SECONDS = 0.5  # time in which connections that were accepted just before the shutdown may send a request
 TICK_SECONDS = 0.05
 TICKS_PER_SECOND = 10  # uvicorn calls `on_tick` ten times a second

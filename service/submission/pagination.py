@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_PAGE_BYTES = 2**22  # bytes of JSON, unless a single item has more; a data set may have 10,000 names of features
+# A page has at most this many bytes of JSON, unless a single item has more, such as 10,000 names of features.
+MAX_PAGE_BYTES = 2**22
 MAX_READ_RECORDS = 1000  # a page reads at most this many records, which take some tens of milliseconds
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]

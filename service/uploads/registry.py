@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     Reader = Callable[..., Table]
 
-MAX_SAFE_TEXT_BYTES = 2**16  # text that Python and numpy parse in some milliseconds, as long as a fork takes
+# Text up to this size is parsed in the API process, in some milliseconds, which is as long as a fork takes.
+MAX_SAFE_TEXT_BYTES = 2**16
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from worker.base.problems import Problem, ProblemError
 if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
-MAX_SAFE_POINTS = 2**13  # the API process samples this many points in a millisecond, as long as a fork takes
+# Up to this many points are sampled in the API process, which takes a millisecond, as long as a fork.
+MAX_SAFE_POINTS = 2**13
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class AnalysisSpec:
     main: ClassVar[str | None] = None  # name of the result's array that formats for a single array have
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # names of the result's arrays in which NaN has a meaning
 
-    engine: str = NUMBERS  # version of the engine's results
+    engine: str = NUMBERS  # results that engines with another `NUMBERS` computed are not reused
 
     @property
     def total(self) -> int:

@@ -37,7 +37,7 @@ class Recipe:
     method: str
     parameters: dict[str, Any]  # values of all parameters of the method
     labels: str | None = None  # id of the data set with the classes, for a supervised method
-    engine: str = NUMBERS  # version of the engine's results
+    engine: str = NUMBERS  # results that engines with another `NUMBERS` computed are not reused
 
     @property
     def id(self) -> str:

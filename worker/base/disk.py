@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-MAX_RESERVE = 2**28  # bytes; the reserve is this or an eighth of the disk, whichever is less
-BUFFER_BYTES = 2**16  # bytes written between two checks of the free space
+MAX_RESERVE_BYTES = 2**28  # the reserve of free disk space is this or an eighth of the disk, whichever is less
+BUFFER_BYTES = 2**16  # the free space is checked each time this many bytes have been written
 DISK_REMEDY = (
     "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
 )
@@ -38,7 +38,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def disk_reserve(folder: Path) -> int:
-    """Return how many bytes must stay free on the disk of a folder: an eighth of the disk, at most `MAX_RESERVE`."""
+    """Return how many bytes must stay free on a folder's disk: an eighth of the disk, at most `MAX_RESERVE_BYTES`."""
     return reserve_of(os.statvfs(nearest_existing(folder)))
 
 
@@ -64,8 +64,8 @@ def temporary_file(folder: Path) -> IO[bytes]:
 
 
 def reserve_of(disk: os.statvfs_result) -> int:
-    """Return how many bytes of a disk must stay free: an eighth of the disk, at most `MAX_RESERVE`."""
-    return min(MAX_RESERVE, disk.f_blocks * disk.f_frsize // 8)
+    """Return how many bytes of a disk must stay free: an eighth of the disk, at most `MAX_RESERVE_BYTES`."""
+    return min(MAX_RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 8)
 
 
 def _free(disk: os.statvfs_result) -> int:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PREFIX = ".unfinished-"  # prefix of temporary file names
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # on some network and FUSE file systems
+# Errors of fsync on a folder that are ignored: some network and FUSE file systems have no such call.
+_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}
 # Python 3.11 may raise SystemError if two threads parse npy headers at once (python/cpython#106905).
 NPY_HEADER_LOCK = threading.Lock()
 

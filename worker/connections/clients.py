@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from redis.retry import Retry
 
-READ_SIZE = 2**20  # bytes that are read at a time; redis-py's 32 KB halves the speed of large values
+READ_BYTES = 2**20  # a client reads this many bytes at a time; redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
 SOCKET_TIMEOUT_SECONDS = 5.0  # time limit for each reply of a server
 CONNECT_SECONDS = 2.0
@@ -68,7 +68,7 @@ def connect_cache(
             "GLLE_CACHE_URL has the parameter replicas=, which only GLLE_REDIS_URL can have, because a cache may be "
             "lost. Remove replicas=."
         )
-    return _connect(url, "GLLE_CACHE_URL", seconds, READ_SIZE, retry)
+    return _connect(url, "GLLE_CACHE_URL", seconds, READ_BYTES, retry)
 
 
 def require_login(settings: Settings) -> list[str]:

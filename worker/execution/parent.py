@@ -54,7 +54,7 @@ from worker.stores import Stores, process_stores
 RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
 REMIND_SECONDS = 1.5  # pause between two signals to stop; RQ ignores a signal within a second of the last one
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # so that no queue starves
-LOADED_POINTS = 100  # points of the fit that loads code before the fork
+WARMUP_POINTS = 100  # a fit of this many points loads the code of the engine before the fork
 SWEPT = "glle:swept"  # key that exists for one heartbeat after a worker has begun a sweep of the queue
 
 log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ def load() -> None:
 
     warm()
     fingerprint()
-    draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls are slower
+    draw_cost(glle_engine.fit(manifolds.make("swiss_roll", WARMUP_POINTS, seed=0).X))  # first calls are slower
 
 
 def require_bits(settings: Settings) -> None:

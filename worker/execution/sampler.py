@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 2.0  # longest single wait for requests, which must be shorter than the socket timeout
 FLUSH_SECONDS = 1.0  # pause between two writes of counters to Redis
-MIN_BYTES = 2**28  # a sampler may grow by at least `GROWTH` times these bytes before it is replaced
+MIN_GROWTH_BYTES = 2**28  # a sampler may grow by at least `GROWTH` times these bytes before it is replaced
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
 IDLE_SECONDS = 300.0  # a posterior that was not used for this long is dropped from memory
 # A sampler is killed if a lane group takes longer. Draws that are expected to take over a second are made by jobs.
@@ -137,7 +137,7 @@ class SamplerLoop:
         self._ahead = LANES  # number of requests to read ahead
         self._slow: set[str] = set()  # ids of posteriors with slow draws, whose requests become jobs
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
-        self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
+        self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_GROWTH_BYTES)
 
     def run(self) -> None:
         """Answer requests until SIGTERM or the parent's end; after SIGTERM, still answer the requests already read."""

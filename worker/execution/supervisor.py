@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 CHILD_CHECK_SECONDS = 1.0  # longest pause between two checks of the children; the end of a child is noticed at once
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # pauses in seconds before a child that ended soon after its start is replaced
-STEADY_SECONDS = 5.0  # a child that ran longer is replaced without a pause
+STEADY_SECONDS = 5.0  # a child that ran longer than this is replaced without a pause
 REPEAT_SECONDS = 1.2  # pause between signals to a child that must stop at once; RQ ignores signals within a second
-COLD_SECONDS = 4.0  # a child that must stop at once is killed after this time
+KILL_SECONDS = 4.0  # a child that must stop at once is killed after this time
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _M_ARENA_MAX = -8  # option of glibc's mallopt
 
@@ -223,7 +223,7 @@ class Supervisor:
 
         SIGTERM lets a child finish its work. After `grace` seconds, or if this process gets a second signal to stop,
         children must stop at once: disposable ones are killed, and others get SIGTERM again until they are killed
-        `COLD_SECONDS` later. `tick` is called repeatedly in the meantime.
+        `KILL_SECONDS` later. `tick` is called repeatedly in the meantime.
         """
         children = list(children)
         stages = self._stages(children, grace)
@@ -251,7 +251,7 @@ class Supervisor:
         until = time.monotonic() + grace
         while self.signals < 2 and time.monotonic() < until:
             yield
-        until = time.monotonic() + COLD_SECONDS
+        until = time.monotonic() + KILL_SECONDS
         repeat = 0.0
         while time.monotonic() < until:
             if time.monotonic() >= repeat:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
 SWEEP_AT = "glle:sweep"  # key of the time of the next sweep of the stored files, in seconds since 1970
-SWEEP_SECONDS = 3600  # between two sweeps; less if results expire sooner
+SWEEP_SECONDS = 3600  # the stored files are swept this often, or more often if results expire sooner
 MAX_RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps the record of an ended task this long; the job's record is kept longer
 FAILED_SECONDS = 86400  # RQ keeps the record of a failed task this long

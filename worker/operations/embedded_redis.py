@@ -19,7 +19,8 @@ from worker.execution import process_guard
 if TYPE_CHECKING:
     from worker.base.settings import Settings
 
-START_SECONDS = 30.0  # covers the loading of a long AOF
+# An embedded server that does not answer after this time failed to start; it may have to load a long AOF.
+START_SECONDS = 30.0
 
 
 class ServerError(RuntimeError):

@@ -1,7 +1,7 @@
 """Entries: JSON metadata with named arrays, stored as a file, or as two fields of a Redis hash in the cache.
 
 A file has the length of its head (8 bytes, little-endian), the head, and the data of the arrays. The head is JSON: the
-metadata, and name, dtype and shape of each array. Each array begins at a multiple of `ALIGNMENT` bytes, so that the
+metadata, and name, dtype and shape of each array. Each array begins at a multiple of `ALIGNMENT_BYTES`, so that the
 arrays of a memory-mapped file can be used without a copy.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ALIGNMENT = 64  # bytes of a cache line, which is enough for every dtype
-_LENGTH = 8  # bytes that hold the length of a head
+ALIGNMENT_BYTES = 64  # arrays begin at a multiple of a cache line, which is enough for every dtype
+_LENGTH_BYTES = 8  # the length of a head is stored in this many bytes
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def file_parts(entry: Entry) -> list[bytes | memoryview]:
     Raises ValueError if the metadata are not JSON.
     """
     head = _head(entry)
-    start = len(head) + _padding(_LENGTH + len(head))
-    parts: list[bytes | memoryview] = [start.to_bytes(_LENGTH, "little"), head.ljust(start)]
+    start = len(head) + _padding(_LENGTH_BYTES + len(head))
+    parts: list[bytes | memoryview] = [start.to_bytes(_LENGTH_BYTES, "little"), head.ljust(start)]
     for array in entry.arrays.values():
         data = bytes_of(np.asarray(array, order="C"))
         parts += [data, bytes(_padding(len(data)))]
@@ -81,8 +81,8 @@ def parse_file(data: memoryview) -> Entry:
 
     Raises ValueError, KeyError or TypeError if `data` are not an entry.
     """
-    start = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-    content = json.loads(bytes(data[_LENGTH:start]))
+    start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+    content = json.loads(bytes(data[_LENGTH_BYTES:start]))
     arrays: dict[str, Array] = {}
     for name, dtype, shape in content["arrays"]:
         count = math.prod(shape)
@@ -103,5 +103,5 @@ def _head(entry: Entry) -> bytes:
 
 
 def _padding(nbytes: int) -> int:
-    """Return how many bytes are missing from `nbytes` to the next multiple of `ALIGNMENT`."""
-    return -nbytes % ALIGNMENT
+    """Return how many bytes are missing from `nbytes` to the next multiple of `ALIGNMENT_BYTES`."""
+    return -nbytes % ALIGNMENT_BYTES

@@ -34,7 +34,7 @@ Scope = Literal["read", "write", "admin"]
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each scope includes the scopes before it
 SECRET_BYTES = 32
-KEY_CHECK_SECONDS = 1.0  # a process reads each key at most this often
+KEY_CHECK_SECONDS = 1.0  # a process reads a key from Redis again when it was read longer ago than this
 _GONE = -math.inf  # marks a key that Redis no longer has, in the place of the time to read the key again
 # Compared if the id of a key is unknown, so that the check takes as long as for a wrong secret.
 _NO_SECRET = hashlib.sha256(b"").hexdigest()

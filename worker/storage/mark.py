@@ -151,7 +151,8 @@ class RecordsMark:
 
         """
         if (loss := self._compare(max_age)) is not None:
-            loss = self._compare(0.0)  # between the two readings, another process may have written mark and Redis
+            # Compare again: another process may have changed Redis and mark after one of them was read here.
+            loss = self._compare(0.0)
         return loss
 
     def require_no_loss(self) -> None:

@@ -42,7 +42,7 @@ _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scip
 _NUMBERS = "fiub"
 # Version of the format -> bytes of the field with the header's length, and numpy's function that reads the header.
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
-_MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only after reading
+_MAX_HEADER_BYTES = 10_000  # a longer header is refused; numpy has the same limit, but checks it only after reading
 
 
 def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
@@ -97,7 +97,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         length, parse = _HEADERS[npy.read_magic(file)]
         prefix = file.read(length)
         # Read at most one byte more than numpy accepts, because the announced length may be 4 GB.
-        announced = min(int.from_bytes(prefix, "little"), _MAX_HEADER + 1)
+        announced = min(int.from_bytes(prefix, "little"), _MAX_HEADER_BYTES + 1)
         header = io.BytesIO(prefix + file.read(announced))
         with NPY_HEADER_LOCK:
             shape, fortran, dtype = parse(header)

@@ -41,8 +41,9 @@ MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process
 MAX_SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may use the extra reader
 READ_BYTES_PER_SECOND = 2**20  # speed of a reader, roughly
 STUCK_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
-_MAX_STDERR = 4096  # characters of a reader's standard error that are kept
-_MAX_MESSAGE = 2**27  # bytes of a message file; 10,000 names of 1,000 characters take a third
+_MAX_STDERR_CHARACTERS = 4096  # only this many last characters of a reader's standard error are kept
+# Only this much of a reader's message is read; 10,000 names of 1,000 characters take a third.
+_MAX_MESSAGE_BYTES = 2**27
 _MAX_READ_ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
 # The fork server gets only these variables of the environment, none of which has a password.
 _ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
@@ -201,7 +202,7 @@ class ReaderProcesses:
 
     def _failure(self, ended: ReaderExit, kind: str) -> Exception:
         """Return the error for a reader that ended without an outcome."""
-        code, stderr = ended.code or 0, ended.message[-_MAX_STDERR:]
+        code, stderr = ended.code or 0, ended.message[-_MAX_STDERR_CHARACTERS:]
         name = next((each.name for each in signal.Signals if each == -code), "")
         end = name or f"exit code {code}"
         if code == forkserver.NO_SPACE:
@@ -340,7 +341,7 @@ class _ForkServer:
                         self._end()
             reply.settimeout(MAX_READ_SECONDS + STUCK_SECONDS)
             try:
-                exit_ = reply.recv(_MAX_STDERR)  # empty if the fork server or the watcher died
+                exit_ = reply.recv(_MAX_STDERR_CHARACTERS)  # empty if the fork server or the watcher died
             except TimeoutError:
                 log.exception("The fork server of the readers is stuck; restarting it")
                 self.close()
@@ -348,7 +349,7 @@ class _ForkServer:
         if not exit_:
             return ReaderExit()
         message.seek(len(request))
-        return ReaderExit(**json.loads(exit_), message=message.read(_MAX_MESSAGE).decode(errors="replace"))
+        return ReaderExit(**json.loads(exit_), message=message.read(_MAX_MESSAGE_BYTES).decode(errors="replace"))
 
     def _running(self) -> socket.socket:
         """Return the socket to the fork server, which is started unless it runs."""

@@ -64,7 +64,7 @@ def test_restart_pauses_grow() -> None:
 
 def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child gets the signal again, and then SIGKILL; a disposable child is killed without a wait."""
-    monkeypatch.setattr("worker.execution.supervisor.COLD_SECONDS", 0.2)
+    monkeypatch.setattr("worker.execution.supervisor.KILL_SECONDS", 0.2)
     sent: list[tuple[str, int]] = []
     send = Child.send
 

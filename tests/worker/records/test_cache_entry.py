@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from worker.records.cache_entry import ALIGNMENT, Entry, file_parts, pack_entry, parse_entry, parse_file
+from worker.records.cache_entry import ALIGNMENT_BYTES, Entry, file_parts, pack_entry, parse_entry, parse_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,9 +69,9 @@ def test_the_arrays_of_a_file_are_aligned_read_only_views() -> None:
         if array.size:
             assert np.shares_memory(array, whole), name
             offset = array.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
-            assert offset % ALIGNMENT == 0, name
+            assert offset % ALIGNMENT_BYTES == 0, name
             assert not array.flags.writeable, name
-    assert len(data) % ALIGNMENT == 0
+    assert len(data) % ALIGNMENT_BYTES == 0
 
 
 @pytest.mark.parametrize("write", [pack_entry, file_parts])
@@ -81,7 +81,7 @@ def test_metadata_must_be_finite(write: Any) -> None:
         write(Entry({"x": float("nan")}, {}))
 
 
-@pytest.mark.parametrize("size", [0, 4, 50, -1 - ALIGNMENT])
+@pytest.mark.parametrize("size", [0, 4, 50, -1 - ALIGNMENT_BYTES])
 def test_a_short_file_is_no_entry(size: int) -> None:
     """A file that ends within its head or within an array is an error."""
     with pytest.raises(ValueError, match=r"."):

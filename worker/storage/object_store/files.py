@@ -53,7 +53,8 @@ ENTRY = "entry"  # last part of the path of a file with an entry
 COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
 MAX_COPY_BYTES = 2**32  # all local copies take at most this many bytes, and at most a quarter of the disk
 RECENT_SECONDS = 60.0  # a copy is kept this long after its last use, so that a reader can open it
-VERIFY_SECONDS = 3600.0  # disks lose bits without a change of the file times
+# The digest of a file is checked again after this time, because disks lose bits without a change of file times.
+VERIFY_SECONDS = 3600.0
 MAX_REMEMBERED_FILES = 2**16  # a process remembers this many verified files, some 200 bytes each
 _REMEDY = "Enlarge the disk of GLLE_DATA_DIR on this machine, or keep other files elsewhere."
 _WRITABLE = "With an object store workers need a GLLE_DATA_DIR that their user can write, too."
