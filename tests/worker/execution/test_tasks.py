@@ -172,7 +172,7 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 def test_a_short_task_begins_without_progress(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interactive task writes no progress for a while, and then the begin and end of each stage."""
-    clock = iter([0.0, 0.05, 0.09, 0.11, 0.12, 0.13])
+    clock = iter([0.0, 0.05, 0.24, 0.26, 0.27, 0.28])
     monkeypatch.setattr(context, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     written: list[tuple[str, int]] = []
     monkeypatch.setattr(stores.jobs, "progress", lambda _, done, __, stage: written.append((stage, done)))
