@@ -241,7 +241,7 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
         "is a feature of the data" if is_feature else "is neither a column of labels, colors or ids, nor a data set"
     )
     raise InvalidParameterError(
-        f"blocks={name!r} {detail}.",
+        f"{Way('blocks', name)} {detail}.",
         remedy=f"Upload the data with {Way('id', [name])}, which sets that column apart from the features, or give "
         "the id of a data set with the block of each point.",
     )

@@ -142,7 +142,7 @@ async def receive_body(request: Request, folder: Path, cap: int, incoming: Incom
                     buffer.clear()
             await run_in_threadpool(file.write, bytes(buffer))
             if size == 0:
-                remedy = "Send the table as the body of the request, as `curl --data-binary @data.csv` does."
+                remedy = "Send the table as the body of the request."
                 raise refuse("empty-body", 422, "The request has no body.", remedy)
             await run_in_threadpool(file.seek, 0)
             yield file
@@ -433,5 +433,5 @@ def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, .
 
 
 def _malformed_form(reason: str) -> ProblemError:
-    remedy = "Send a form of the type multipart/form-data with one file, as `curl -F file=@data.csv` does."
+    remedy = "Send a form whose parts are complete, with one file in a field named file."
     return refuse("malformed-multipart", 422, f"The body cannot be read as a form: {reason}.", remedy)

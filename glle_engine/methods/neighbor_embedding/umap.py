@@ -191,7 +191,8 @@ def _lay_out(
         raise InvalidParameterError(
             f"umap-learn gives {len(Y) - is_placed.sum():,} of {len(Y):,} points no position, because they are too far "
             f"from all others; the first is row {row}, counted from 0.",
-            remedy=f"Leave these points out, or give a larger `disconnection_distance` in {Way('options')}.",
+            remedy="Leave these points out, or give a larger disconnection distance, the parameter of umap-learn "
+            f"with that name, in {Way('options')}.",
             details={"row": row},
         )
     figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public

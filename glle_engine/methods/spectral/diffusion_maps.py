@@ -222,8 +222,8 @@ def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int
     powers = np.abs(values) ** t
     if not (count := int((powers >= 1 - threshold).sum())):
         raise DegenerateDataError(
-            f"With threshold={threshold:g} no column of the diffusion map is left: columns need |lambda^t| of at least "
-            f"{1 - threshold:g}, but the largest is {powers[0]:.3g}.",
+            f"With a threshold of {threshold:g} no column of the diffusion map is left: columns need |lambda^t| of at "
+            f"least {1 - threshold:g}, but the largest is {powers[0]:.3g}.",
             remedy=f"Give threshold of at least {1 - powers[0]:.3g}, or a smaller t.",
             details={"powers": powers.tolist()},
         )

@@ -278,7 +278,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
         raise ValueError(f"the sparse matrix is inconsistent ({error})") from None
     if matrix.format not in {"csr", "csc"}:
         detail = f"The sparse matrix is in the format {matrix.format}; CSR and CSC are read."
-        remedy = "Convert the matrix with .tocsr() before saving it."
+        remedy = "Convert the matrix to CSR before you save it."
         raise refuse("invalid-member", 422, detail, remedy, member="format.npy")
     matrix.check_format(full_check=True)
     require_lossless(matrix, "the sparse matrix")

@@ -190,7 +190,7 @@ def test_refusals(client: httpx.Client, dataset: str, monkeypatch: pytest.Monkey
     for body, status, code in cases:
         assert check_problem(client.post("/v1/audits", json=body), status, code)["remedy"], body
     feature = client.post("/v1/audits", json={"dataset": dataset, "method": "pca", "blocks": "q"}).json()
-    assert feature["detail"] == "blocks='q' is a feature of the data."
+    assert feature["detail"] == '"blocks": "q" is a feature of the data.'
     assert "?id=q" in feature["remedy"]
 
 

@@ -191,7 +191,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
         ({"scores": ["beauty"]}, "invalid-parameter", "beauty"),
         ({"scores": ["procrustes"]}, "invalid-parameter", "truth"),
         ({"scores": [], "labels": sheet}, "invalid-shape", "column of integers"),
-        ({"scores": [], "truth": sheet}, "invalid-parameter", "uses truth"),
+        ({"scores": [], "truth": sheet}, "invalid-parameter", "none of the chosen scores uses it"),
         ({"scores": ["trustworthiness"], "score_neighbors": 40}, "invalid-parameter", "at most 39"),
     ]
     for body, code, detail in cases:

@@ -100,7 +100,7 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
         (wrong(lambda near: np.where(near == 7, N, near)), f"is {N}, not a point from 0 to {N - 1}"),
         (wrong(lambda near: np.where(near == 7, -2, near)), "is -2, not a point"),
         (wrong(lambda near: near + 0.5), "not the number of a point"),
-        (wrong(lambda near: near[:-1]), f"There are {N - 1} rows of neighbors; the data have {N} points"),
+        (wrong(lambda near: near[:-1]), f"`neighbors` has {N - 1} rows, but the data have {N} points"),
         ({"neighbors": np.zeros((N, 300))}, '"n_neighbors": 299 is too large; '),
         (wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 5, near)), " time(s) among its own neighbors"),
         (
