@@ -402,7 +402,7 @@ def test_the_threshold_sets_the_number_of_columns() -> None:
         embedding = method.embed(X, method.spec(n_components=10, t=3, threshold=threshold))
         np.testing.assert_array_equal(embedding.Y, all_ten.Y[:, :count])
         assert embedding.figures["columns"] == count
-    with pytest.raises(DegenerateDataError, match="No column"):
+    with pytest.raises(DegenerateDataError, match="no column of the diffusion map"):
         method.embed(X, method.spec(t=3, threshold=0.5 * (1 - float(powers[0]))))
 
 
