@@ -45,7 +45,7 @@ def mask_two(values: Any) -> Any:
 )
 def test_masked_values_are_refused_with_their_number(call: Callable[[], Any]) -> None:
     """An array below a mask holds any numbers, such as fill values, which are no data."""
-    with pytest.raises(NotFiniteError, match=r"2 values of .* are masked") as caught:
+    with pytest.raises(NotFiniteError, match=r"2 of .* values of .* are masked") as caught:
         call()
     assert caught.value.details == {"masked": 2}
     assert "getmaskarray" in caught.value.remedy

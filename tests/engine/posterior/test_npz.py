@@ -156,7 +156,7 @@ def test_more_components_than_a_fit_computes_are_refused(tmp_path: Path) -> None
     head = posterior.head()
     head["spec"]["n_components"] = 60
     npz.save(tmp_path / "forged.npz", head, {**posterior.arrays(), "embedding": Y, "eigenvalues": np.arange(61.0)})
-    with pytest.raises(StorageError, match="one computation finds 59 eigenvectors"):
+    with pytest.raises(StorageError, match="one computation finds at most 59 eigenvectors"):
         glle_engine.load(tmp_path / "forged.npz")
 
 

@@ -51,7 +51,7 @@ def test_an_absolute_ridge_is_in_the_squared_unit_of_the_data(sheet: NDArray[np.
 def test_a_ridge_below_rounding_is_refused(noise: Any) -> None:
     """A ridge that rounding loses raises an error that names a ridge that works."""
     X = np.random.default_rng(0).normal(size=(40, 3))
-    with pytest.raises(GlleError, match=r"reg is so small .* Give a larger reg, such as 1e-3"):
+    with pytest.raises(GlleError, match=r"`reg` is so small .* Give a larger reg, such as 1e-3"):
         fit(X, noise=noise, reg=1e-30)
     assert np.isfinite(fit(X, noise=noise, reg=1e-3).embedding).all()
 

@@ -71,7 +71,7 @@ def test_other_results_have_no_player() -> None:
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coordinates of one dimension, labels of another length and a missing library are refused with the remedy."""
-    with pytest.raises(ValueError, match=r"glle\.plot.*a widget needs two"):
+    with pytest.raises(ValueError, match=r"a widget needs two.*glle\.plot"):
         glle.widget(SHEET.X[:, :1])
     with pytest.raises(ValueError, match="labels has shape"):
         glle.widget(SHEET.X[:, :2], CLASSES[:5])
