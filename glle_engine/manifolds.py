@@ -27,7 +27,7 @@ class Manifold:
         The points.
     coordinates : (n, 2) float64
         The position of each point on the sheet: arc length and height, or, for the bowl, which cannot be flattened, two
-        angles. The first coordinate suits the colors of a picture.
+        angles. Color the points of a picture by the first coordinate.
 
     """
 

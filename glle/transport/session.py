@@ -240,7 +240,7 @@ class BlockingSession(Session):
             coroutine.send(None)
         except StopIteration as end:
             return end.value
-        raise AssertionError("the coroutine waits for an event loop")
+        raise AssertionError(f"{coroutine!r} of a blocking client was suspended: a fault of glle")
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         """Yield the items of an asynchronous iterator."""

@@ -31,7 +31,7 @@ SERIES_LAGS = (2, 3, 5, 8)  # rows that are this many rows apart have moved apar
 MAX_SET_ROWS = 9  # larger sets of near-copies are not recognized
 MIN_ROWS_FOR_SETS = 50  # in fewer rows, no sets of near-copies are searched
 
-MIN_BLOCKS = 4  # fewer blocks cannot be compared by halves of the blocks
+MIN_BLOCKS = 4  # an audit compares random halves of the blocks, and each half needs two blocks at least
 _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b
 
 

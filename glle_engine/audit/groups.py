@@ -103,9 +103,10 @@ def groups_of_labels(
 
 
 def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
-    """Raise `InvalidParameterError` for labels that are no groups.
+    """Raise `InvalidParameterError` if labels look like measurements or ids rather than groups.
 
-    These are more than 20 different numbers with decimals, or labels that most points share with no other point.
+    Labels look like measurements if more than 20 different values are not integers, and like ids if more than half of
+    the points have a label that no other point has. `names` and `classes` (n,) are as in `labels_and_classes`.
     """
     sizes, n = np.bincount(classes), len(classes)
     is_measured = names.dtype.kind == "f" and len(names) > MAX_DECIMAL_GROUPS and bool((names != np.round(names)).any())

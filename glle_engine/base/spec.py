@@ -192,7 +192,10 @@ class FitSpec(SpaceSpec):
     metric: Metric = metric_parameter()
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for an option without meaning, and reset options without effect."""
+        """Raise `InvalidParameterError` if the condition of an option is not met, such as EM for full covariances.
+
+        Options that have no effect beside the others get their defaults, so that equal fits have equal specifications.
+        """
         is_constrained, constrained = self.variant == "constrained", Way("variant", "constrained")
         is_adaptive, adaptive = self.neighborhoods == "adaptive", "neighborhoods='adaptive'"
         is_precomputed, precomputed = self.metric == "precomputed", "metric='precomputed'"

@@ -307,8 +307,8 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} cannot be combined with `neighbors`, because the neighbors are given.",
-                remedy=f"Use {needed}, or leave `neighbors` out.",
+                f"{option} cannot be combined with `neighbors`, which already say who the neighbors are.",
+                remedy=f"Use {needed} together with `neighbors`, or leave `neighbors` out.",
             )
     return replace(merged, landmarks="all")
 

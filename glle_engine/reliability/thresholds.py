@@ -40,9 +40,10 @@ MAX_NEAR_COPY_RATIO = 0.1
 MIN_NOTED_COPY_SHARE = 0.3  # there is a note if at least this share of the rows has a near-copy
 MIN_DEPENDENT_COPY_SHARE = 0.5  # halves are not independent if at least this share of the rows has a near-copy
 MAX_STEP_RATIO = 0.8  # rows are a series if consecutive rows are nearer than this share of the distance of other rows
-# Rows form sets of k + 1 near-copies if a row and its k nearest rows have this share of their nearest rows in common,
-SET_OVERLAP = 0.9
-SET_DROP = 0.12  # or if the share falls by at least this much from k to k + 1
+# The overlap at k is the mean share of their k nearest rows that a row and each of its k nearest rows have in common.
+# Rows form sets of k + 1 near-copies if one of two conditions holds:
+SET_OVERLAP = 0.9  # the overlap at k is at least this
+SET_DROP = 0.12  # the overlap falls by at least this much from k to k + 1
 
 # Isolation of islands and groups. The reach of an island is a typical distance to a near point of the island
 # (`glle_engine.audit.islands`); a point touches another island that is within reach.

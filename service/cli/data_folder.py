@@ -65,7 +65,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
-    """Yield the stores of a deployment, whether the deployment runs or not.
+    """Connect a command to the records (in Redis) and files of a deployment, whether the deployment runs or not.
 
     If the settings name no Redis servers, the command uses the servers of a running `glle up`, or starts its own.
 
@@ -79,8 +79,9 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
     Raises
     ------
     StartError
-        If the data folder does not exist, if only one URL is set, if the addresses of the running servers cannot be
-        read, if a server fails, or if records or files are lost (`worker.storage.mark.LOSSES`).
+        If the data folder does not exist, if only one of the URLs of the two Redis servers is set, if the addresses of
+        the running servers cannot be read, if a server fails, or if records or files are lost
+        (`worker.storage.mark.LOSSES`).
     SettingsError
         If a server refuses user or password.
 

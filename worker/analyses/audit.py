@@ -75,7 +75,10 @@ class AuditSpec(AnalysisSpec):
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 
     def parts(self) -> list[Part]:
-        """Return the parts that embed the first `MIN_HALVES` random halves; none if only coordinates are audited."""
+        """Return the work that several tasks can share: to embed the first `MIN_HALVES` random halves of the data.
+
+        The list is empty if only coordinates are audited, because then nothing can embed the halves.
+        """
         is_of_method = self.coordinates is None or self.method is not None
         return resample_parts(self.halves, MIN_HALVES) if is_of_method else []
 

@@ -273,8 +273,8 @@ def _make_parts(shard: _Shard) -> Job | None:
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
-    # Number of resamples in finished parts, and of those in the present part that are reported before it is stored.
-    counted = upcoming = 0
+    counted = 0  # resamples in the parts that are stored
+    upcoming = 0  # resamples of the current part that are reported before the part is stored
 
     def report_within(done: int, _total: int, _stage: str) -> None:
         shard.report_progress(counted + min(done, upcoming))

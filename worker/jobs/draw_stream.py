@@ -261,14 +261,16 @@ class DrawRequests:
 
 
 class DrawStream:
-    """Reads and answers, for one sampler, the requests for single draws in the streams of all tenants.
+    """The requests for single draws, in a stream of Redis for each tenant, as one sampler reads and answers them.
+
+    Samplers are the processes that make single draws. Each request goes to one of them.
 
     Parameters
     ----------
     client
         The cache's Redis.
     sampler
-        Name of the sampler; a sampler that replaces another one has the same name and takes over its requests.
+        Name of the sampler. A process that replaces another one has its name, and takes over its open requests.
 
     """
 
@@ -280,7 +282,8 @@ class DrawStream:
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
         """Return up to `count` waiting requests; if there are none, wait up to `seconds` for a request.
 
-        Tenants are served in turn, each with at most `LANES` requests, or an equal part of `count` if this is more.
+        Tenants are served in turn. Each gets at most max(`LANES`, `count` / number of waiting tenants) requests, where
+        `LANES` is the number of draws of a posterior that are computed side by side.
         """
         requests = [] if self._has_all and seconds else self._take(count)
         if requests or not seconds:
@@ -354,7 +357,7 @@ class DrawStream:
         Unanswered requests stay under the sampler's name until another sampler claims them.
         """
         for stream in _streams(self._client):
-            with suppress(redis.ResponseError):  # as in `claim_abandoned`
+            with suppress(redis.ResponseError):  # the server has evicted the stream: there is nothing to claim
                 if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):
                     self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
 
@@ -365,7 +368,7 @@ class DrawStream:
         """
         idle = 0 if of_predecessor else 1000 * LEASE_SECONDS
         claimed: Any = None
-        with suppress(redis.ResponseError):  # as in `claim_abandoned`
+        with suppress(redis.ResponseError):  # the server has evicted the stream: there is nothing to claim
             claimed = self._client.xclaim(stream, _SAMPLERS, self._sampler, idle, [entry["message_id"]])
         if not claimed or claimed[0][1] is None:  # the request was answered or claimed meanwhile
             return None

@@ -126,13 +126,15 @@ class RecordsMark:
     def __init__(self, client: redis.Redis, bucket: Bucket) -> None:
         self._client = client
         self._bucket = bucket
+        # A check compares the mark beside the files with the state of Redis.
         self._mark: Mark | None = None
         self._read_at = self._failed_at = -MARK_READ_SECONDS  # monotonic times of the last reading and the last failure
         self._has_read = False
-        self._settling: deque[tuple[float, _RedisState]] = deque()  # monotonic times, and the states at these times
-        self._state: _RedisState | None = None  # state of Redis in the last comparison
-        self._loss: ProblemError | None = None  # outcome of the last comparison for a request
-        self._looked_at = -MAX_CHECK_AGE_SECONDS  # monotonic time of this comparison
+        # States of Redis with their monotonic times, until they are old enough for a mark.
+        self._settling: deque[tuple[float, _RedisState]] = deque()
+        self._state: _RedisState | None = None  # state of Redis at the last check
+        self._loss: ProblemError | None = None  # loss that the last check for a request found; None for no loss
+        self._checked_at = -MAX_CHECK_AGE_SECONDS  # monotonic time of the last check for a request
 
     def find_loss(self, max_age: float = MARK_READ_SECONDS) -> ProblemError | None:
         """Return a problem whose code is one of `LOSSES`, or None if neither records nor files are lost.
@@ -162,7 +164,7 @@ class RecordsMark:
 
     def was_whole(self, *, is_write: bool) -> bool:
         """Return whether `require_no_recent_loss` would return without asking Redis or the store, and raise nothing."""
-        return not is_write and self._loss is None and time.monotonic() < self._looked_at + MAX_CHECK_AGE_SECONDS
+        return not is_write and self._loss is None and time.monotonic() < self._checked_at + MAX_CHECK_AGE_SECONDS
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
         """Raise the problem that `find_loss` returns for a request, if any; write the mark of a new service.
@@ -176,8 +178,8 @@ class RecordsMark:
             ignored here: the request fails later if it needs these servers.
 
         """
-        if is_write or time.monotonic() >= self._looked_at + MAX_CHECK_AGE_SECONDS:
-            self._looked_at = time.monotonic()
+        if is_write or time.monotonic() >= self._checked_at + MAX_CHECK_AGE_SECONDS:
+            self._checked_at = time.monotonic()
             with nullcontext() if is_write else suppress(redis.RedisError, ProblemError):
                 self._loss = self.find_loss(0.0 if is_write else MARK_READ_SECONDS)
                 if self._loss is None:

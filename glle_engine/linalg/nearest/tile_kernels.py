@@ -301,11 +301,12 @@ def nearest_in_leaves(
     out_distance: NDArray[np.float64],
     work: NDArray[np.int64],
 ) -> None:
-    """Find the k nearest rows of the points in groups `first` to `last` - 1.
+    """Find the k rows of the tree that are nearest to each query point in groups `first` to `last` - 1.
 
-    Their row numbers and distances are written to `out_index` and `out_distance` (m, k), ordered by (rank of the
-    distance, index). The rows of the group that `queries.excluded` names for a point are left out. To `work` (2,) are
-    added the number of pairs that were compared by products, and the number of distances that were computed.
+    Writes the numbers of the rows to `out_index` and their distances to `out_distance`, both (m, k), by ascending
+    distance; of rows at equal distances the smaller number comes first. If `queries.excluded` names a group for a query
+    point, the rows of this group are left out. Adds to `work` (2,) the number of pairs that were bounded by a matrix
+    product, and the number of distances that were computed.
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded

@@ -54,9 +54,10 @@ if TYPE_CHECKING:
 
 # If s_p^2 / s_1^2 is at least this, eigenvectors of X^T X lose at most four of sixteen digits.
 MIN_EIGENVALUE_RATIO = 1e-4
-# If the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions.
+# Noise of at most this share of the variance is a rounding error: the data lie in p dimensions.
 MAX_ROUNDING_SHARE = 1e-20
-MAX_RELATIVE_EXCESS = 1e-9  # a smaller relative excess over the noise variance is rounding
+# An eigenvalue that exceeds the noise variance by at most this share of the noise variance counts as equal to it.
+MAX_RELATIVE_EXCESS = 1e-9
 # PPCA by em stops when a step gains less than EM_GAIN nats per point, or after EM_STEPS steps.
 EM_GAIN, EM_STEPS = 1e-13, 100_000
 EM_TOLERANCE = 1e-12  # Bayesian PCA stops at a smaller change of loadings and noise, where the mean variance is 1

@@ -129,5 +129,5 @@ def passed_on(library: str, options: Mapping[str, Any] | None, stopped: Sequence
             raise
         raise InvalidParameterError(
             Text(f"{library} fails with these ", Way("options"), f": {str(error)[:500].rstrip('.')}."),
-            remedy="Change them, or leave them out.",
+            remedy="Change these options, or leave them out.",
         ) from error

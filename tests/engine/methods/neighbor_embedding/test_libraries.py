@@ -77,7 +77,7 @@ def test_options_reach_the_library_and_the_record() -> None:
         ({"n_iter": 9}, "n_iter of openTSNE cannot be given in options", "Give the parameter max_iter instead."),
         ({"n_jobs": 2}, "n_jobs of openTSNE cannot be given in options", "Leave it out."),
         ({"metric_params": {}}, "metric_params of openTSNE cannot be given", "Leave it out."),
-        ({"final_momentum": "fast"}, "openTSNE fails with these options: ", "Change them, or leave them out."),
+        ({"final_momentum": "fast"}, "openTSNE fails with these options: ", "Change these options, or leave them out."),
         ([1], "is not a mapping of names to values that JSON has", "Give another value."),
         ({"max_grad_norm": np.ones(2)}, "is not a mapping of names to values that JSON has", "Give another value."),
     ],
