@@ -131,7 +131,7 @@ def test_distances_given_as_features_are_found() -> None:
         (lambda: glle.audit(X, "pca", labels=X[:, 0]), r"too many to be groups.*quartiles of the numbers"),
         (lambda: glle.audit(X, "pca", labels=[f"p{i}" for i in range(N)]), "too many to be groups"),
         (lambda: glle.embed(X, ANY), "not the name of a method"),
-        (lambda: glle.embed(X), "There is no method"),
+        (lambda: glle.embed(X), "No method was named"),
         (lambda: glle.embed(X, "pca", y=GROUPS), "Did you mean labels"),
         (lambda: glle.fit(X, UMAP), r"glle\.embed\(X, 'umap'\)"),
         (lambda: glle.fit(X, k=5), "Did you mean n_neighbors"),  # type: ignore[call-arg]

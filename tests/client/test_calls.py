@@ -282,7 +282,7 @@ def test_given_neighbors_are_uploaded() -> None:
         if uploads:
             np.testing.assert_array_equal(np.load(io.BytesIO(service.requests[0].content)), near)
     for other in ((near * 0.5, near), csr_array(np.eye(3))):
-        with pytest.raises(ValueError, match=r"indices in an array \(n, k\)"):
+        with pytest.raises(ValueError, match=r"Give an array \(n, k\)"):
             Service().client().fit("ds_1", neighbors=other)
 
 
