@@ -73,7 +73,8 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
             null = os.open(os.devnull, os.O_RDWR)
             for standard, descriptor in enumerate((null, null, message)):
                 os.dup2(descriptor, standard)  # a library may write to standard error before it aborts
-            os.close(reply)
+            # `reply` stays open: the API learns that the watcher died only after this process has ended, too, so that
+            # a second reader never reads the same body and writes the same file at the same time.
             work(body, out, message)
         _, status, used = os.wait4(pid, 0)
         peak = 1024 * max(0, used.ru_maxrss - before)

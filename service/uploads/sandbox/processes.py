@@ -341,7 +341,7 @@ class _ForkServer:
                         self._end()
             reply.settimeout(MAX_READ_SECONDS + STUCK_SECONDS)
             try:
-                exit_ = reply.recv(_MAX_STDERR_CHARACTERS)  # empty if the fork server or the watcher died
+                exit_ = reply.recv(_MAX_STDERR_CHARACTERS)  # empty if the watcher and its reader died without an exit
             except TimeoutError:
                 log.exception("The fork server of the readers is stuck; restarting it")
                 self.close()

@@ -302,6 +302,11 @@ def is_running(process: str) -> bool:
         return False
 
 
+def cpu_limit(process: str) -> str:
+    """Return the line of a process's limit on processor time, by which a reader differs from its watcher."""
+    return next(line for line in Path(f"/proc/{process}/limits").read_text().splitlines() if "cpu time" in line)
+
+
 def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
     """A fork server that is killed before or during a body is restarted, and the body is read."""
     first = pid(processes)
@@ -320,6 +325,10 @@ def test_a_killed_fork_server_is_restarted(processes: ReaderProcesses) -> None:
         return bool(readers)
 
     until(is_reading)
+    until(lambda: any("unlimited" not in cpu_limit(reader) for reader in descendants(second)))
+    (reading,) = [reader for reader in descendants(second) if "unlimited" not in cpu_limit(reader)]
+    opened = [path.readlink().name for path in Path(f"/proc/{reading}/fd").iterdir()]
+    assert sum(name.startswith("socket:") for name in opened) == 1, "the API waits until this process has ended, too"
     os.kill(second, signal.SIGKILL)
     thread.join()
     assert tables[0].values.shape == (150_000, 2)
