@@ -398,7 +398,10 @@ def contact(
 
 
 def _is_in_box(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.bool_]:
-    """Return whether each point (m,) is within `limit` of the box around `others`; points outside touch no other."""
+    """Return whether each point (m,) is within `limit` of the box around `others`.
+
+    All other points are farther than `limit` from each of `others`, so that their distances need not be computed.
+    """
     limit *= 1 + 1e-9  # a margin for rounded distances
     outside = np.maximum(others.min(axis=0) - points, points - others.max(axis=0))
     return np.asarray((outside <= limit).all(axis=1))

@@ -286,7 +286,10 @@ class FitSpec(SpaceSpec):
 
 
 def default_neighbors(n: int) -> int:
-    """Return the number of neighbors that "auto" stands for: .35 sqrt(n), at least 10 and at most 30 or n / 2."""
+    """Return the number of neighbors that "auto" stands for: .35 sqrt(n), but at least 10 and at most 30.
+
+    For fewer than 20 points it is n / 2, and for fewer than 4 it is 2.
+    """
     by_root = round(NEIGHBORS_OF_ROOT * math.sqrt(n))
     return min(max(by_root, MIN_NEIGHBORS), MAX_NEIGHBORS, max(n // 2, 2))
 

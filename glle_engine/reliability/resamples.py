@@ -152,9 +152,10 @@ class Resamples:
     Attributes
     ----------
     stream : Stream
+        The stream of random numbers that chose the halves.
     places : (m, n, p) float64
-        Positions of all points in each embedding; NaN for an embedding that failed. Embeddings by the method of a
-        posterior are rotated to its reference embedding, others are not.
+        Positions of all points in each embedding; NaN for an embedding that failed. If a posterior made the
+        embeddings, they are rotated to the reference embedding of the posterior. Other embeddings are not aligned.
     problems : tuple of str
         The error message of each embedding that failed.
 

@@ -223,7 +223,10 @@ class AccessPolicy:
         self._is_off = settings.auth == "off"
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
-        """Return what `authenticate` returns, without a thread if what Redis answered in the last second suffices."""
+        """Authenticate a request, and return what `authenticate` returns.
+
+        If answers of Redis of the last second suffice, this thread decides; else another one, because Redis blocks.
+        """
         is_whole = self._mark is None or self._mark.was_whole(is_write=scope["method"] not in _READ_METHODS)
         if is_whole and (self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope))):
             return self._authenticate(scope, self._keys)

@@ -38,8 +38,8 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     dataset: str
     methods: tuple[dict[str, Any], ...]  # each with label, title, method, all parameters, problem, and audit or None
-    audits: bool = False  # whether methods are audited and maps are chosen; members of `methods` then have an `audit`
-    standardize: Standardize | None = None  # with `metric`, the space in which the maps are judged
+    audits: bool = False  # whether each map is audited (its entry in `methods` has an `audit`) and the best are named
+    standardize: Standardize | None = None  # with `metric`: the distances by which the maps are judged
     metric: Metric | None = None
     align: Target | None = None  # target to which the embeddings in the result are aligned; None: no embeddings
 

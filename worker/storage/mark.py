@@ -64,7 +64,7 @@ MARK_READ_SECONDS = 10.0  # the mark is read again from the store when it was re
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
 # A change is written to the mark when it is this old, as a failover of Redis should no longer lose it.
 CHANGE_SETTLING_SECONDS = 30.0
-MAX_LAST_WRITES = 3  # how often a stopping process writes the mark at most, while other processes change records
+MAX_LAST_WRITES = 3  # a stopping process writes the mark at most this often if other processes go on changing records
 _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
 

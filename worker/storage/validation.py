@@ -69,7 +69,7 @@ def _faults(raw: Array, block: Array) -> dict[str, Array]:
 
 
 def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of the first bad value, with the number of bad rows, and the indices of the first ones.
+    """Return the error that describes the first bad value, the number of bad rows, and the indices of the first rows.
 
     `code` says what is bad, such as ``not-finite``. `offset` is the index of the first row of `values` in the data set.
     """

@@ -150,10 +150,11 @@ def _scatter(
     lower: Address,
     upper: Address,
 ) -> None:
-    """Write the entries of B' in the columns of a supernode into its diagonal block and into its rows of L and U^T.
+    """Copy the entries of B' that belong to a supernode to where the supernode is factored.
 
-    All other entries become 0. `node` is the supernode (a range of columns with the same rows below them). It is number
-    `s` of the supernodes that are factored in one dense matrix, the front, which has `size` columns and rows.
+    A supernode is a range of columns with the same rows below them. Its entries go to the blocks `diagonal`, `lower`
+    (L) and `upper` (U^T), whose other entries become 0. Several supernodes are factored in one dense matrix, the front,
+    which has `size` columns and rows. `node` is the number of the supernode in the tree, and `s` in the front.
     """
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
