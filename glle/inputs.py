@@ -213,7 +213,8 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
             "file first, and give an array or a frame."
         )
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}. Check the path; it is relative to {Path.cwd()}.")
+        relative = "" if path.is_absolute() else f" It is relative to {Path.cwd()}."
+        raise FileNotFoundError(f"There is no file {path}. Check the path.{relative}")
     return DatasetUpload(Body.of_file(path, media), query)
 
 

@@ -128,6 +128,8 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     from glle.inputs import DataOptions  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     if names := {name for name, _ in args.parameters} & {*_RESERVED, *DataOptions.__annotations__}:
+        if "obsm" in names:
+            raise ValueError("obsm is for an AnnData, which `glle embed` does not read: use `embed` of Python.")
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(names))
         raise ValueError(f"{', '.join(sorted(names))} cannot be given as NAME=VALUE: use {flags} of `glle embed`.")
     data, options = _data(args, client)

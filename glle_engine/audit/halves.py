@@ -111,13 +111,16 @@ class Halves:
         """Embed halves until there are `pairs` pairs, and evaluate the new maps; the executors do this in parallel."""
         options, first = self.audited.options, 0 if self.maps is None else len(self.maps.places)
         _ = self.neighbors, self.answered  # computed once, before several threads need them
+        started = []
         if evaluate_executor is not None:  # both are computed while halves are embedded
-            for name in ("is_far", "_candidates") if self._places_islands else ("is_far",):
-                evaluate_executor.submit(getattr, self, name)
+            names = ("is_far", "_candidates") if self._places_islands else ("is_far",)
+            started = [evaluate_executor.submit(getattr, self, name) for name in names]
         new_maps = (options.embed_halves or resample)(
             self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=embed_executor,
             on_progress=options.on_progress,
         )  # fmt: skip
+        for future in started:  # computed once: from Python 3.12 on, cached properties have no lock
+            future.result()
         self.maps = new_maps if self.maps is None else self.maps + new_maps
         numbers = self.maps.complete_pairs[len(self.half_maps) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)

@@ -267,7 +267,8 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
         return ~incomplete, [Note("rows-dropped", f"{said}{listed}.")]
     if len(empty := np.flatnonzero(counts == n)):
         shown = ", ".join(f"{_feature(column, names)}" for column in empty[:_MAX_LISTED_COLUMNS])
-        detail = f"{len(empty):,} columns have no value at all, and therefore no median: {shown}."
+        shown += f" and {len(empty) - _MAX_LISTED_COLUMNS:,} more" if len(empty) > _MAX_LISTED_COLUMNS else ""
+        detail = f"Columns without any value have no median: {shown}."
         raise NotFiniteError(detail, remedy="Leave these columns out.")
     for column in columns:
         values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])

@@ -277,7 +277,7 @@ class SingleLU:
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve a system with the factored matrix B': B with 1 added to the diagonal at the pins.
 
-        Returns x with (B')^T x = b, or with B' x = b for trans="T": callers hold the factors of the transpose (`Factored`).
+        Returns x with (B')^T x = b, or with B' x = b for trans="T": `Factored` holds factors of the transpose.
         b is (n,) or (n, 1), in the order of elimination, and x has the shape of b.
         """
         x = b.ravel().copy()

@@ -62,8 +62,8 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         if not (times == 1).all():
             row = int(np.argmax(times))
             raise InvalidParameterError(
-                f"Point {row} (counted from 0) is {times[row]} time(s) among its own neighbors, but other points are "
-                "not exactly once among theirs.",
+                f"Some points are among their own neighbors, but not each of them exactly once: point {row} (counted "
+                f"from 0) {times[row]} times, others {times.min()} times.",
                 remedy="Leave every point out of its own neighbors, or give every point exactly once among them.",
                 details={"row": row},
             )

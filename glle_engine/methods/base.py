@@ -319,7 +319,7 @@ class Method(Generic[S]):
         self.require_available()
         if self.needs_labels(spec) and not labels:
             raise InvalidParameterError(
-                f"{self.title} is supervised and needs the class of each point, but `labels` was not given.",
+                f"{self.title} needs the class of each point, but `labels` was not given.",
                 remedy="Give `labels`, one integer for each point.",
             )
         if labels and not self.needs_labels(spec):
@@ -424,7 +424,13 @@ class Method(Generic[S]):
         except TooFewPointsError as error:
             message = f"Only {m} of the {n} points are different. " + error.message
             raise TooFewPointsError(message, remedy=error.remedy, details=error.details) from error
-        embedding = self.run(points[first], spec, on_progress)
+        try:
+            embedding = self.run(points[first], spec, on_progress)
+        except DegenerateDataError as error:
+            if not {"point", "points"} & error.details.keys():
+                raise
+            message = error.message + f" Points are counted among the {m} of {n} points that differ."
+            raise DegenerateDataError(message, remedy=error.remedy, details=error.details) from error
         if bridges := embedding.figures.get("bridges"):
             embedding = embedding.extended({"bridges": first[np.array(bridges)].tolist()})
         message = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix in a file
     names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
     if names is not None and len(set(names)) < len(names):
-        repeated = next(name for row, name in enumerate(names) if name in names[:row])
+        repeated = next(name for name, count in Counter(names).items() if count > 1)
         detail = f"{len(names) - len(set(names))} variables of the AnnData have a name that an earlier variable has, "
         detail += f"such as {str(repeated)[:50]!r}."
         raise TableError("invalid-names", detail, remedy="Call data.var_names_make_unique() first.")

@@ -357,8 +357,10 @@ class WeightDistribution:
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
         """Return the distribution of the weights of the points `rows` only; its arrays are copies."""
-        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        return replace(self, **{name: value[rows] for name, value in arrays.items()})
+        of_points = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        for name in ("scatter", "second_moment"):  # moments of all points together
+            of_points.pop(name, None)
+        return replace(self, **{name: value[rows] for name, value in of_points.items()})
 
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
         """Return the weights (n, k) of the draw with the key (seed, index).

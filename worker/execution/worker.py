@@ -242,11 +242,11 @@ class TaskWorker(RqWorker):
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """End the execution of a task; also remove the task from RQ's list of dequeued tasks.
 
-        RQ itself leaves the tasks of killed work-horses in this list. A work-horse has removed its task when it began.
+        RQ itself leaves the tasks of killed work-horses in this list, and the tasks of a worker of two queues that was
+        waiting for one of them only.
         """
         super().cleanup_execution(job, pipeline, execution)
-        if not self.is_horse:
-            pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
+        pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
 
     def fork_work_horse(self, job: RqJob, queue: Queue) -> None:
         """Fork the process of a task, after counting the processes that the kernel has killed for lack of memory.

@@ -29,7 +29,6 @@ T = TypeVar("T", bound=tuple[Any, ...])
 # Squared distance of neighbors, relative to its mean, below which a precision would overflow.
 _MIN_RELATIVE_SQUARED_DISTANCE = 1e-10
 _ARMIJO = 1e-4
-_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises an objective by less does so only by rounding errors
 _HALVINGS = 40
 
 
@@ -93,19 +92,21 @@ def backtrack(
     value: float,
     slope: NDArray[np.float64],
     step: NDArray[np.float64],
+    negligible_gain: float,
     lower: NDArray[np.float64] | float = -np.inf,
 ) -> tuple[NDArray[np.float64], T] | None:
     """Halve a step (m,) from `start` (m,) until the objective falls enough, by Armijo's rule.
 
     `value` is the objective at the start, and `slope` (m,) its gradient. `evaluate` takes a point (m,), and returns a
-    tuple whose first entry is the objective. Coordinates of the new point are at least `lower`. Returns the new point
-    and the tuple of `evaluate` there, or None if no step makes the objective fall.
+    tuple whose first entry is the objective. Missing the rule by `negligible_gain`, relative to the objective, is a
+    rounding error. Coordinates of the new point are at least `lower`. Returns the new point and the tuple of
+    `evaluate` there, or None if no step makes the objective fall.
     """
     length = 1.0
     for _ in range(_HALVINGS):
         trial = np.maximum(start + length * step, lower)
         result = evaluate(trial)
-        if result[0] <= value + _ARMIJO * float(slope @ (trial - start)) + _NEGLIGIBLE_GAIN * abs(value):
+        if result[0] <= value + _ARMIJO * float(slope @ (trial - start)) + negligible_gain * abs(value):
             return trial, result
         length /= 2
     return None

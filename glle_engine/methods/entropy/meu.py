@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _CG_STEPS = 200
+_NEGLIGIBLE_GAIN = 1e-13  # relative; a step that raises the objective by less does so only by rounding errors
 _SMALL_MULTIPLIER_SHARE = 1e-3  # multipliers below this share of the largest one may become 0 in one step
 _SHRINK = 0.1
 _MAX_SPARSE_SHARE = 0.1  # if a larger share of the entries is not 0, a dense product is faster
@@ -179,7 +180,7 @@ def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgres
         # A step leaves a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall apart.
         shrunk = np.where(multipliers > _SMALL_MULTIPLIER_SHARE * multipliers.max(), _SHRINK * multipliers, 0.0)
         lower = shrunk if problem.positive else -np.inf
-        descended = backtrack(problem.objective, multipliers, value, slope, step, lower)
+        descended = backtrack(problem.objective, multipliers, value, slope, step, _NEGLIGIBLE_GAIN, lower)
         if descended is None:
             break
         multipliers, (value, log_det, factor) = descended

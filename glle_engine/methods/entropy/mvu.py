@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
+_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
 # mu is lowered once the squared Newton decrement is below this. The decrement is the relative error of the distances.
 _CENTERED = 1e-9
 _MU_FACTOR = 0.2  # mu is multiplied by this factor in each round
@@ -184,7 +185,7 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
             step, gradient, inverse = program.newton(w, factor, mu, eps)
             if -float(gradient @ step) < _CENTERED or steps >= max_iter:
                 break
-            descended = backtrack(partial(program.value, mu=mu, eps=eps), w, value, gradient, step)
+            descended = backtrack(partial(program.value, mu=mu, eps=eps), w, value, gradient, step, _NEGLIGIBLE_GAIN)
             if descended is None:
                 break
             w, (value, factor) = descended

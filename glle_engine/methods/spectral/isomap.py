@@ -162,7 +162,7 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     if values[-1] <= _VANISHING * values[0]:
         raise DegenerateDataError(
             f"The distances along the neighbor graph determine fewer than {p} dimensions: eigenvalue {p} is "
-            f"{unit**2 * values[-1]:.1e}, which is not positive.",
+            f"{unit**2 * values[-1]:.1e}, which is negative, or 0 up to rounding.",
             remedy="Give fewer components or fewer neighbors.",
             details={"eigenvalues": (unit**2 * values).tolist()},
         )

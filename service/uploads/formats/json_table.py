@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members of a JSON object; a repeated one is refused, because only its last value would count."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        repeated = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the member {repeated[:50]!r} occurs several times")
     return members
 

@@ -245,8 +245,9 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
                 matrices.append(name)
     if len(matrices) == 1:
         return matrices[0]
-    detail = f"No member of the npz file is named data, and {len(matrices)} of its members ({', '.join(members)}) are "
-    detail += "matrices, so that it is not clear which are the data."
+    detail = "No member of the npz file is named data, and none is a matrix."
+    if matrices:
+        detail = f"No member of the npz file is named data, and the matrices {', '.join(matrices)} might be the data."
     remedy = "Save the points under the name data."
     raise refuse("no-data-member", 422, detail, remedy, members=list(members)[:20])
 

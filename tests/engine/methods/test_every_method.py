@@ -11,7 +11,13 @@ import pytest
 import scipy.linalg
 
 from glle_engine import manifolds
-from glle_engine.base.errors import GlleError, InvalidParameterError, MissingLibraryError, TooFewPointsError
+from glle_engine.base.errors import (
+    DegenerateDataError,
+    GlleError,
+    InvalidParameterError,
+    MissingLibraryError,
+    TooFewPointsError,
+)
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
 from glle_engine.methods import METHODS, Embedding, Method, base, method
@@ -148,6 +154,16 @@ def test_a_missing_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch
     assert f'pip install "glle[{one.extra}]"' in caught.value.remedy
     assert caught.value.details == {"library": one.libraries[0], "extra": one.extra}
     assert one.extra in EXTRAS
+
+
+def test_points_of_a_refusal_are_counted_among_the_different_ones() -> None:
+    """Equal rows are embedded as one, so the numbers of a message are those of the rows that remain."""
+    X = manifolds.make("s_curve", N, seed=3).X
+    X[1] = X[0]
+    X[N - 1] = X[N - 2] + 1e-9
+    with pytest.raises(DegenerateDataError, match=rf"counted among the {N - 1} of {N} points that differ") as caught:
+        method("meu").embed(X, method("meu").spec())
+    assert caught.value.details["points"] == [N - 3, N - 2]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -144,14 +144,19 @@ def test_short_tasks_cost_no_heartbeat_each(stores: Stores) -> None:
     assert stores.client.exists(worker_.key)
 
 
-def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores) -> None:
-    """RQ's list of taken tasks also loses the entry that the killed process of an earlier start has left."""
+@pytest.mark.parametrize("is_horse", [False, True])
+def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores, *, is_horse: bool) -> None:
+    """RQ's list of taken tasks also loses the entry that the killed process of an earlier start has left.
+
+    A work-horse removes the entry, too: RQ leaves it if a worker of two queues was waiting for one of them only.
+    """
     job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
     stores.client.rpush(intermediate.key, job.id, job.id)
     worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
     (task,) = fetch_tasks(stores.client, [job.id])
     assert task is not None
     execution = worker_.prepare_execution(task)
+    worker_._is_horse = is_horse
     worker_.handle_job_failure(task, open_queue(BATCH, stores.client), execution=execution)
     assert intermediate.get_job_ids() == []
     assert task.retries_left == MAX_RETRIES - 1
