@@ -98,9 +98,10 @@ class Seam:
     sides : pair of (s,) int64
         Indices of the points in the two regions, the larger region first.
     islands : (int, int)
-        The island to which most points of each side belong, or -1.
+        The island to which most points of each side belong; -1 if most belong to none.
     score : float
-        Mean `stretch` of a tear's points, or `squeeze` of a fold's.
+        Mean `Disturbed.stretch` of the points of a tear, or `Disturbed.squeeze` of the points of a fold; 1 is usual,
+        and larger is worse.
 
     """
 

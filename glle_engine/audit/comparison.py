@@ -248,7 +248,7 @@ class Judge:
         )
 
     def choose(self, compared: Sequence[Compared]) -> Choices:
-        """Return which of the maps to show for each question; candidates that failed are left out."""
+        """Return which map to show for neighbors, for the layout and for groups; failed candidates are left out."""
         return choose([each.facts for each in compared if each.facts is not None], len(self.points))
 
     def _fidelity(self, rows: NDArray[np.intp]) -> Fidelity:

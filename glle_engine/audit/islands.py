@@ -254,7 +254,10 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Join islands that touch until each one is isolated; return the new island (n,) of each point, or still -1."""
+    """Join islands that touch until each island is isolated, and return the new island (n,) of each point.
+
+    Points of no island keep -1.
+    """
     is_known = islands >= 0
     if not is_known.all():
         joined_islands = islands.copy()

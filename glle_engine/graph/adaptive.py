@@ -1,17 +1,17 @@
-r"""Adaptive neighborhoods: each point keeps those of its k nearest points, its candidates, that lie near its plane.
+r"""Adaptive neighborhoods: of its k nearest points, the candidates, each point keeps those near its tangent plane.
 
-For a point and its m nearest candidates, let :math:`\sigma_1 \ge \sigma_2 \ge \dots` be the singular values of their
-positions about their mean. Then
+The plane has p dimensions. For a point and its m nearest candidates, let :math:`\sigma_1 \ge \sigma_2 \ge \dots` be the
+singular values of their positions about their mean. Then
 
 .. math:: r_i^{(m)} = \Big(\sum_{j > p} \sigma_j^2 \Big/ \sum_{j \le p} \sigma_j^2\Big)^{1/2}
 
-measures how far these points lie off a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold
-Learning*). As in that paper, a neighborhood that is not flat is first *contracted*: its farthest candidates are dropped
-until it is flat. Then it is *expanded* by candidates along the plane of the remaining ones, that is, by candidates
-whose distance from the plane is at most :math:`\eta_k` times their distance along the plane. A neighborhood of m
-candidates is flat if :math:`r_i^{(m)} \le \eta_m`, where :math:`\eta_m` is twice the median of :math:`r^{(m)}` over all
-points, and at least .05. If no neighborhood differs much from the others, few candidates are dropped. A short circuit
-between two turns of a roll is far from the plane, and is dropped.
+measures how far these points lie off a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold Learning*).
+As in that paper, a neighborhood that is not flat is first *contracted*: its farthest candidates are dropped until it is
+flat. Then it is *expanded* by candidates along the plane of the remaining ones, that is, by candidates whose distance
+from the plane is at most :math:`\eta_k` times their distance along the plane. A neighborhood of m candidates is flat if
+:math:`r_i^{(m)} \le \eta_m`, where :math:`\eta_m` is twice the median of :math:`r^{(m)}` over all points, and at least
+.05. Because the limit is relative to the median, few candidates are dropped if all neighborhoods are about equally
+flat. A short circuit between two turns of a roll is far from the plane, and is dropped.
 """
 
 from __future__ import annotations

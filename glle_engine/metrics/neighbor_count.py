@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Numbers of neighbors that are tried for up to `MAX_SAMPLE_POINTS` points.
 CANDIDATE_COUNTS = (8, 10, 14, 18, 24, 31, 40)
 MAX_SAMPLE_POINTS = 1500  # of more points, a random sample of this size is embedded for each candidate
-COMPARED_NEIGHBORS = 10  # a candidate is better the more of this many nearest points of each point its embedding keeps
+COMPARED_NEIGHBORS = 10  # candidates are ranked by how many of each point's 10 nearest points their embedding keeps
 
 
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:

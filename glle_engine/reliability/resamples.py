@@ -430,8 +430,9 @@ def resampling_obstacle(
         )
     if given_neighbors:
         return InvalidParameterError(
-            "The scale cannot be calibrated: the posterior has given neighbors, which are not known for random halves.",
-            remedy="Give the scale as a number, or fit without neighbors.",
+            "The scale cannot be calibrated, because you gave the neighbors of this fit: random halves of the data "
+            "would need neighbors of their own.",
+            remedy="Give the scale as a number, or let the fit find the neighbors.",
         )
     if spec.variant != "constrained":
         return InvalidParameterError(

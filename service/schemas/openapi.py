@@ -184,7 +184,7 @@ def _type_forms(contract: dict[str, Any]) -> None:
 
 
 def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter as a field of a form, which may be absent but is never null."""
+    """Return the schema of a parameter without null: a form leaves an empty field out, and never sends null."""
     schema = {name: value for name, value in parameter["schema"].items() if name not in {"anyOf", "default"}}
     choices = [choice for choice in parameter["schema"].get("anyOf", ()) if choice != {"type": "null"}]
     return schema | (choices[0] if choices else {}) | {"description": parameter["description"]}

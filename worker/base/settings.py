@@ -221,7 +221,7 @@ def _without_secrets(url: str) -> str:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Return one row for each field of `Settings`."""
+    """Return the settings as rows of a table, with name, default and description, for `glle settings` and its page."""
     fields: dict[str, FieldInfo] = Settings.__pydantic_fields__  # type: ignore[attr-defined] # the decorator adds it
     return tuple(
         Row(

@@ -156,7 +156,10 @@ class Supervisor:
         self._is_loading = False
 
     def add(self, name: str, spawn: Callable[[], int], *, is_disposable: bool = False) -> Child:
-        """Add and return a child; `spawn` starts a process for the child, and returns the pid."""
+        """Register a child and return it. `spawn` is called at each start: it starts a process and returns its pid.
+
+        `is_disposable`: as in `Child`.
+        """
         self.children.append(Child(name, spawn, is_disposable))
         return self.children[-1]
 

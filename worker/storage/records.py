@@ -46,9 +46,15 @@ _NO_LIMITS: dict[str, int] = {}
 # Writes, replaces or deletes a record.
 # KEYS: the record; usage of the tenant; usage of all tenants; `SERVICE`; a job's record (or the record again); keys
 # that must exist; keys that must not exist; sets that the record leaves; sets that the record enters.
-# ARGV: SHA-1 of the record to replace, or an empty text for a new record; the new record, or an empty text to delete;
-# member of the sets; index of the last key that must exist, of the last key that must not exist, and of the last set
-# that the record leaves; 1 if the job must be running; then triples of a counter, its change, and its limit (0: none).
+# ARGV:
+#   1  SHA-1 of the record to replace, or an empty text for a new record
+#   2  the new record, or an empty text to delete the record
+#   3  member of the sets
+#   4  index in KEYS of the last key that must exist
+#   5  index in KEYS of the last key that must not exist
+#   6  index in KEYS of the last set that the record leaves
+#   7  1 if the job must be running
+#   8  and later: triples of a counter, its change, and its limit (0: none)
 # Returns 'done'; 'changed' if the stored record is not the record to replace; 'unwanted' if the job is not running, if
 # a key that must exist is missing, or if a key that must not exist exists; or the name of a counter that would exceed
 # its limit.

@@ -298,7 +298,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
         graph, bridges = spec.graph(X[inliers], on_progress)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
-            f"The points without {len(outliers)} outliers cannot be embedded together. " + error.message,
+            f"After {len(outliers)} outliers were set aside, the other points were to be embedded. " + error.message,
             remedy=error.remedy + f" A lower {Way('min_reliability')} finds fewer outliers.",
             details={**error.details, "outliers": len(outliers)},
         ) from error

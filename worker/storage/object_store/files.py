@@ -121,12 +121,13 @@ class LocalCopies:
         make_folder(self._folder)
         with temporary(self._folder, keep_reserve=True) as file:
             self._make_room(size)
-            if sum(file.write(piece) for piece in read()) != size:
-                raise FileNotFoundError(errno.ENOENT, "The stored object is missing or shorter", path.name)
+            if (received := sum(file.write(piece) for piece in read())) != size:
+                flaw = f"The stored object is missing or damaged: {received:,} of {size:,} bytes arrived"
+                raise FileNotFoundError(errno.ENOENT, flaw, path.name)
             file.publish(path)
 
     def discard(self, name: str) -> None:
-        """Remove a copy, if it exists."""
+        """Delete the local copy of the stored object `name`, if there is one."""
         (self._folder / name).unlink(missing_ok=True)
 
     def remove_abandoned(self) -> int:
