@@ -51,7 +51,7 @@ def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> 
     for row, near in zip(posterior.neighbors, others, strict=True):
         assert set(row) <= set(near)
     np.testing.assert_array_equal(posterior.transform(points, points), posterior.embedding)
-    with pytest.raises(GlleError, match="fit without neighbors"):
+    with pytest.raises(GlleError, match="let the fit find the neighbors"):
         calibrate(posterior, points)
     same = fit(cdist(points, points), metric="precomputed", neighbors=others)
     np.testing.assert_allclose(same.embedding, posterior.embedding, atol=1e-6)

@@ -102,7 +102,7 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
         (wrong(lambda near: near + 0.5), "not the number of a point"),
         (wrong(lambda near: near[:-1]), f"`neighbors` has {N - 1} rows, but the data have {N} points"),
         ({"neighbors": np.zeros((N, 300))}, '"n_neighbors": 299 is too large; '),
-        (wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 5, near)), " time(s) among its own neighbors"),
+        (wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 5, near)), "among their own neighbors, but not each"),
         (
             wrong(lambda near: np.where(np.arange(N)[:, None] == 5, 6, near)),
             "have a neighbor twice; the first is point 5",
