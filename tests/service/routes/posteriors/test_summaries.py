@@ -75,7 +75,7 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
     neighbors = np.argsort(cdist(SHEET, SHEET), axis=1)[:, :9]
     for path, source, reason in (
         (fit_posterior(client, variant="published"), {}, "Only constrained posteriors"),
-        (fit_posterior(client, neighbors=neighbors), {}, "given neighbors"),
+        (fit_posterior(client, neighbors=neighbors), {}, "you gave the neighbors"),
         (fit_posterior(client), {"source": "prior"}, "not for the prior"),
     ):
         answers = [
