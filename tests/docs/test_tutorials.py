@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zipfile import ZipFile
 
 import matplotlib as mpl
 import numpy as np
@@ -139,7 +140,7 @@ def test_the_blocks_of_the_page_run(up: Up, monkeypatch: pytest.MonkeyPatch, pag
     frame.loc[3, "a"] = np.nan
     pieces = blocks(ROOT / "docs" / page, "python")
     if "cells.xlsx" in "".join(pieces):
-        frame.dropna().to_excel(tmp_path / "cells.xlsx", index=False)
+        write_workbook(tmp_path / "cells.xlsx", frame.dropna())
     posterior = glle.fit(X)
     posterior.save(tmp_path / "post.npz")
     for old, new in CHANGES.items():
@@ -160,11 +161,44 @@ def test_the_blocks_of_the_page_run(up: Up, monkeypatch: pytest.MonkeyPatch, pag
     plt.close("all")
 
 
+def write_workbook(path: Path, frame: pd.DataFrame) -> None:
+    """Write a workbook with one sheet of texts and numbers; the environment of the pages has no library for this."""
+    cells = [
+        "".join(
+            f"<c><v>{value}</v></c>" if isinstance(value, float) else f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+            for value in row
+        )
+        for row in [tuple(frame.columns), *frame.itertuples(index=False)]
+    ]
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
+        'ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets><sheet name="a" sheetId="1" '
+        'r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>'
+        + "".join(f"<row>{row}</row>" for row in cells)
+        + "</sheetData></worksheet>",
+    }
+    with ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+
+
 @pytest.mark.parametrize("name", ["table.parquet", "cells.xlsx"])
 def test_the_service_reads_what_the_pages_promise(up: Up, tmp_path: Path, name: str) -> None:
     """The service reads Parquet and Excel in the environment of this test."""
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
-    (frame.to_excel if name.endswith("xlsx") else frame.to_parquet)(tmp_path / name, index=False)
+    if name.endswith("xlsx"):
+        write_workbook(tmp_path / name, frame)
+    else:
+        frame.to_parquet(tmp_path / name)
     with Client(up.url) as client:
         assert client.dataset(tmp_path / name).n == 30
 
