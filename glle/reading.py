@@ -87,7 +87,7 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any, name: str) -> Any:
-        """Return those of `values`, which has one for each row of the data, whose rows were not dropped.
+        """Leave out the values of dropped rows: `values` has one value for each row of the data.
 
         A `Series` of pandas is first put in the order of the frame's index. `values` of any other length are returned
         unchanged. Messages call the values `name`, such as "the labels".

@@ -118,7 +118,7 @@ def _single(service: Service, name: str, n: int) -> Row:
 
 
 def _commands(service: Service) -> Iterator[Row]:
-    """Yield the numbers of Redis commands for a draw and for a job of draws, without those of an idle service."""
+    """Yield how many Redis commands a draw takes, and a job of draws, beyond the commands of an idle service."""
     posterior = service.fit_synthetic("swiss_roll", COUNTED)
 
     def draw() -> None:

@@ -28,8 +28,8 @@ SERVER_COMMANDS = frozenset(("up", "serve", "api", "worker", "doctor", "keys", "
 def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[Commands], None]] | None = None) -> int:
     """Run the `glle` command; return its exit code.
 
-    `arguments` are the words after `glle`, by default those of the command line. Each of the `extensions` is a function
-    that adds further commands, by default the entry points `glle.commands` of all installed distributions.
+    `arguments` are the words after `glle`; by default, they are read from the command line. `extensions` are functions
+    that add commands; by default, they are the entry points `glle.commands` of all installed distributions.
     """
     parser, commands = command_parser(_installed_extensions() if extensions is None else extensions)
     words = sys.argv[1:] if arguments is None else list(arguments)

@@ -60,7 +60,11 @@ def excess_mass(values: NDArray[np.float64]) -> float:
 
 
 def _two_modes(x: NDArray[np.float64], steps: NDArray[np.float64], density: float) -> float:
-    """Return the excess mass of the best two intervals, minus that of the best one, at one density; x (n,) ascends."""
+    """Return by how much the excess mass of the best two intervals exceeds the excess mass of the best single one.
+
+    The excess mass of an interval is its share of the points x (n,) minus `density` times its length; x ascends, and
+    `steps` (n,) are 0, 1 / n, 2 / n, and so on.
+    """
     height = steps - density * x  # an interval from point i to point j has the excess height[j] - height[i] + 1 / n
     start = np.minimum.accumulate(height)
     best_until = np.maximum.accumulate(height - start)

@@ -22,7 +22,12 @@ def clusters_of(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
     """Return each point's HDBSCAN cluster (n,) of at least `min_size` points, or -1 for points in no cluster."""
     core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # `min_size` counts the point itself
     clusters = _select_clusters(*_condense(_single_linkage(Y, core), min_size))
-    return np.searchsorted(np.unique(clusters[clusters >= 0]), clusters) - (clusters < 0)  # numbers without gaps
+    return renumbered(clusters)
+
+
+def renumbered(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the groups (n,) of points with numbers from 0 without gaps, in the same order; -1 stays -1."""
+    return np.searchsorted(np.unique(groups[groups >= 0]), groups) - (groups < 0)
 
 
 def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from glle_engine.audit.agreement import standard_error
-from glle_engine.audit.hdbscan import clusters_of
+from glle_engine.audit.hdbscan import clusters_of, renumbered
 from glle_engine.base.progress import silent
 from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
@@ -161,7 +161,7 @@ def islands_of_embedding(Y: NDArray[np.float64], points: NDArray[np.float64], *,
     is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND_SHARE * len(Y)
     if (is_torn_off := is_small & ~in_data).any():
         of_points[(of_points >= 0) & is_torn_off[of_points]] = -1
-        of_points = numbered(of_points)
+        of_points = renumbered(of_points)
         in_data = _isolated_in_data(points, of_points)
     if len(in_data) == 2:  # two islands are isolated from each other, or neither is isolated
         in_data[:] = in_data.all()
@@ -288,10 +288,10 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
         if len(rows) >= 2 * MIN_ISLAND_POINTS:
             clumps = _grown(Y[rows], clusters_of(Y[rows], MIN_ISLAND_POINTS))
             split[rows] = np.where(clumps >= 0, split.max() + 1 + clumps, -1)
-    split = _join_touching(Y, numbered(split))
+    split = _join_touching(Y, renumbered(split))
     is_large = np.bincount(split[split >= 0]) >= SMALL_ISLAND_SHARE * len(Y)
     is_rest = (split >= 0) & is_large[split]
-    return _join_touching(Y, numbered(np.where(is_rest, islands, np.where(split >= 0, split + count, -1))))
+    return _join_touching(Y, renumbered(np.where(is_rest, islands, np.where(split >= 0, split + count, -1))))
 
 
 def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -321,12 +321,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
         is_nearer = to_row < distance
         distance[is_nearer], joined[is_nearer] = to_row[is_nearer], cluster
     clusters[(np.bincount(clusters) < MIN_ISLAND_POINTS)[clusters]] = -1
-    return numbered(clusters)
-
-
-def numbered(islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Renumber islands from 0 without gaps, in the same order; -1 stays -1."""
-    return np.searchsorted(np.unique(islands[islands >= 0]), islands) - (islands < 0)
+    return renumbered(clusters)
 
 
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -135,7 +135,7 @@ class Audit(PointResult):
 
     @property
     def p_value(self) -> NDArray[np.float64] | None:
-        """P-value (n,) of each point for keeping so many neighbors by chance; None without the comparison `chance`."""
+        """Probability (n,) that chance keeps as many neighbors of a point as the map does; None if `chance` is None."""
         return None if self.chance is None else self.chance.p_value
 
     @property

@@ -6,7 +6,7 @@ The loops are compiled code of fixed order (`glle_engine.linalg.dense_kernels`),
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,21 +33,11 @@ def gram_about(
     `neighbors` (m, k) are rows of `data`. The result has the same bits as `gram` of the differences, but the
     differences of all points need not be in memory.
     """
-    out = np.empty((*neighbors.shape, neighbors.shape[1]))
-    kernels.grams_about(kernels.TAG, readable(data), readable(points), _rows_of(data, neighbors), out)
-    return out
-
-
-def _rows_of(data: NDArray[np.float64], rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return row numbers as a contiguous read-only array; raise `IndexError` if one of them is no row of `data`.
-
-    Compiled code does not check indices.
-    """
-    if rows.size and not (rows.min() >= 0 and rows.max() < len(data)):
+    if neighbors.size and not (neighbors.min() >= 0 and neighbors.max() < len(data)):  # compiled code does not check
         raise IndexError(f"Row numbers are from 0 to {len(data) - 1}.")
-    view = np.ascontiguousarray(rows, np.int32).view()
-    view.flags.writeable = False
-    return view
+    out = np.empty((*neighbors.shape, neighbors.shape[1]))
+    kernels.grams_about(kernels.TAG, readable(data), readable(points), readable(neighbors, np.int32), out)
+    return out
 
 
 def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -217,11 +207,11 @@ def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return out.reshape(x.shape)
 
 
-def readable(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the array as a contiguous read-only float64 view.
+def readable(array: NDArray[Any], dtype: type[np.generic] = np.float64) -> NDArray[Any]:
+    """Return the array as a contiguous read-only view of the `dtype`.
 
     Compiled functions then see the same array type from all callers, and are compiled once.
     """
-    view = np.ascontiguousarray(array, np.float64).view()
+    view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view

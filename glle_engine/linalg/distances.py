@@ -49,7 +49,7 @@ def distances(
 ) -> NDArray[np.float64]:
     """Return the distances (m, c) from points (m, d) to their `candidates` (m, c), which are rows of data (n, d)."""
     out = np.empty(candidates.shape)
-    kernels.distances(readable(points), readable(data), _integers(candidates), out)
+    kernels.distances(readable(points), readable(data), readable(candidates, np.int64), out)
     return out
 
 
@@ -103,7 +103,7 @@ def counts_nearer(
     out = np.zeros(thresholds.shape, np.int64)
     products = (centered * -2) @ others.T
     values = readable(points), readable(data), products, square_points, square_data, error
-    kernels.counts_by_products(*values, _integers(excluded), readable(thresholds), out)
+    kernels.counts_by_products(*values, readable(excluded, np.int64), readable(thresholds), out)
     return out
 
 
@@ -187,9 +187,3 @@ def warm() -> None:
     counts_nearer(data, data, rows, np.ones((5, 2)))
     for _ in Leaves(data).nearest(data, rows, 2):
         pass
-
-
-def _integers(array: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    view = np.ascontiguousarray(array, np.int64).view()
-    view.flags.writeable = False
-    return view

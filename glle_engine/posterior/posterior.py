@@ -500,7 +500,7 @@ def _require_graph(posterior: Posterior) -> None:
     The pins must be one point of each closed class of the graph, and there must be enough points for the parameters.
     """
     graph, kept, m = posterior.neighbors, posterior.distribution.kept, len(posterior.order)
-    what = "point" if posterior.landmarks is None else "landmark"
+    noun = "point" if posterior.landmarks is None else "landmark"
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)
     if kept is not None and not kept.any(axis=1).all():
@@ -514,9 +514,9 @@ def _require_graph(posterior: Posterior) -> None:
         kept = None if kept is None else kept[posterior.landmarks]
     if (np.diff(graph, axis=1) <= 0).any():
         row = int((np.diff(graph, axis=1) <= 0).any(axis=1).argmax())
-        raise npz.inconsistent(f"the neighbors of {what} {row} are not in ascending order")
+        raise npz.inconsistent(f"the neighbors of {noun} {row} are not in ascending order")
     if (own := (graph == np.arange(m)[:, None]).any(axis=1)).any():
-        raise npz.inconsistent(f"{what} {own.argmax()} is one of its own neighbors")
+        raise npz.inconsistent(f"{noun} {own.argmax()} is one of its own neighbors")
     if not np.array_equal(np.sort(posterior.order), np.arange(m)):
         raise npz.inconsistent("the elimination order does not have every point exactly once")
     classes = closed_classes(edges(graph, kept)) if posterior.distribution.constrained else []

@@ -387,11 +387,11 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
 
 def _workers(stores: Stores) -> Iterator[Check]:
     for state in queue_states(stores):
-        what = "requests for draws" if state.name == DRAW_REQUESTS else "tasks"
+        noun = "requests for draws" if state.name == DRAW_REQUESTS else "tasks"
         yield _check(
             f"backlog of {state.name}",
             "warning" if state.oldest_seconds > LONG_WAIT_SECONDS else "ok",
-            f"{state.length} {what} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} are running.",
+            f"{state.length} {noun} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} are running.",
             "Start more workers, on this or other machines: they share the work.",
         )
     if not (workers := live_workers(stores.client)):

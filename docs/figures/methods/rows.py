@@ -149,7 +149,7 @@ def judge(name: str, method: Method[Any]) -> Row:
 
 
 def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return the scores of an embedding; neighbors of a sheet are those of its true coordinates."""
+    """Return the scores of an embedding; the neighbors of a sheet's points are found in its true coordinates."""
     names = {"trustworthiness", "continuity", "residual_variance"}
     names |= {"neighborhood_hit"} if points.truth is None else {"procrustes", "affine_r2"}
     scores: dict[str, float] = {}

@@ -53,8 +53,8 @@ class AlleSpec(NeighborSpec):
 
     order: str = choice(
         "given",
-        "The order in which each point is reconstructed from points after it: as in the data (given), by decreasing "
-        "distance from the mean (inward), or by chance (random).",
+        "The order of the points, of which each is reconstructed from later ones: the order of the rows (given), by "
+        "decreasing distance from the mean (inward), or random.",
         "given",
         "inward",
         "random",

@@ -92,7 +92,7 @@ def backtrack(
     value: float,
     slope: NDArray[np.float64],
     step: NDArray[np.float64],
-    negligible_gain: float,
+    negligible_gain: float = 0.0,
     lower: NDArray[np.float64] | float = -np.inf,
 ) -> tuple[NDArray[np.float64], T] | None:
     """Halve a step (m,) from `start` (m,) until the objective falls enough, by Armijo's rule.

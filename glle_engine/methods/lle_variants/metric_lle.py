@@ -26,18 +26,19 @@ objective is above the optimum by at most :math:`\mu` times the number of barrie
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, eye_array
+from scipy.sparse import csc_array, eye_array
 from scipy.sparse.linalg import splu
 
 from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenproblem import require_pairs, sign_convention
-from glle_engine.graph.connectivity import closed_classes
+from glle_engine.graph.connectivity import closed_classes, directed_graph
 from glle_engine.graph.radius import symmetric_graph
 from glle_engine.methods.base import Embedding, Method, note_bridges
-from glle_engine.methods.entropy.gaussian_field import require_apart, undirected_edges
+from glle_engine.methods.entropy.gaussian_field import backtrack, require_apart, undirected_edges
 from glle_engine.methods.parameters import GraphSpec, integer, number
 from glle_engine.methods.spectral.isomap import farthest_points
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
@@ -49,10 +50,8 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.radius import NeighborGraph
 
-_ARMIJO = 1e-4
 _MAX_SQUARED_DECREMENT = 1e-6  # mu is lowered once the squared Newton decrement is below this
 _MU_FACTOR = 0.1  # mu is multiplied by this factor when it is lowered
-_MIN_STEP = 1e-10  # a shorter step changes the objective only by rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,20 +104,20 @@ class Program(NamedTuple):
     C: NDArray[np.float64]
     b: NDArray[np.float64]
 
-    def value(self, s: NDArray[np.float64], mu: float) -> float:
-        """Return the objective of the barrier method, infinite unless s is strictly within all constraints."""
+    def value(self, s: NDArray[np.float64], mu: float) -> tuple[float]:
+        """Return the objective of the barrier method (for `backtrack`), infinite unless s is within all constraints."""
         left = self.b - self.C @ s
         try:
             factor = np.linalg.cholesky(symmetric(s))
         except np.linalg.LinAlgError:
-            return np.inf
+            return (np.inf,)
         if (left <= 0).any():
-            return np.inf
+            return (np.inf,)
         barrier = 2 * np.log(np.diagonal(factor)).sum() + np.log(left).sum()
-        return float((s @ self.H @ s / 2 - self.g @ s) / mu - barrier)
+        return (float((s @ self.H @ s / 2 - self.g @ s) / mu - barrier),)
 
-    def newton(self, s: NDArray[np.float64], mu: float) -> tuple[NDArray[np.float64], float]:
-        """Return the Newton step for s, and the squared Newton decrement."""
+    def newton(self, s: NDArray[np.float64], mu: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the Newton step for s, and the gradient of the barrier method's objective."""
         inverse = np.linalg.inv(symmetric(s))
         r, c = np.triu_indices(len(inverse))
         count = np.where(r == c, 1.0, 2.0)  # an entry beside the diagonal is in S twice
@@ -128,7 +127,7 @@ class Program(NamedTuple):
         hessian = self.H / mu + curvature * np.outer(count, count) / 2 + rows.T @ rows
         scale = 1 / np.sqrt(np.diagonal(hessian))
         step = -scale * np.linalg.solve(hessian * np.outer(scale, scale), scale * gradient)
-        return step, -float(gradient @ step)
+        return step, gradient
 
 
 class Solution(NamedTuple):
@@ -175,15 +174,13 @@ def solve(program: Program, s: NDArray[np.float64], tol: float, max_iter: int, o
     while True:
         while steps < max_iter:
             on_progress(steps, max_iter, "semidefinite program")
-            step, decrement = program.newton(s, mu)
-            if decrement < _MAX_SQUARED_DECREMENT:
+            step, gradient = program.newton(s, mu)
+            if -float(gradient @ step) < _MAX_SQUARED_DECREMENT:
                 break
-            before, length = program.value(s, mu), 1.0
-            while length > _MIN_STEP and program.value(s + length * step, mu) > before - _ARMIJO * length * decrement:
-                length /= 2
-            if length <= _MIN_STEP:
+            descended = backtrack(partial(program.value, mu=mu), s, *program.value(s, mu), gradient, step)
+            if descended is None:
                 break
-            s, steps = s + length * step, steps + 1
+            s, steps = descended[0], steps + 1
         gap = mu * barriers / float(program.g @ s)
         if gap <= tol or steps >= max_iter:
             return Solution(symmetric(s), gap, steps, gap <= tol)
@@ -261,16 +258,14 @@ def landmark_basis(
     The others of X (n, d) minimize LLE's error given the landmarks: m points far from each other, and one of each
     closed class that has none. q is their number less one.
     """
-    n, k = graph.nearest.shape
+    n = len(X)
     neighbors = np.sort(graph.nearest, axis=1)
     landmarks, _ = farthest_points(symmetric_graph(*graph), m, on_progress)
     missed = [members[0] for members in closed_classes(neighbors) if not np.isin(members, landmarks).any()]
     landmarks = np.concatenate([landmarks, np.array(missed, np.intp)])
     others = np.setdiff1d(np.arange(n), landmarks)
     weights = lle_weights(X, neighbors, reg, on_progress)
-    residual = csc_array(
-        eye_array(n) - csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
-    )
+    residual = csc_array(eye_array(n) - directed_graph(neighbors, weights))
     among, toward = residual[:, others], residual[:, landmarks]
     Q = np.zeros((n, len(landmarks)))
     Q[landmarks] = np.eye(len(landmarks))
