@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MAX_CHECKED_TRIPLES = 4000  # the triangle inequality is checked for at most this many random triples of points
-# A matrix counts as distances if at least this share of the triples satisfies the triangle inequality.
+# A matrix counts as distances if at least this share of the triples satisfies the triangle inequality. Measured
+# distances may violate it in some triples.
 _MIN_SHARE_OF_METRIC_TRIPLES = 0.95
 
 
@@ -64,8 +65,8 @@ def looks_like_distances(X: Any) -> bool:
 def require_features(X: Any, metric: Any, remedy: str, name: str = "metric") -> None:
     """Raise `InvalidParameterError` if X looks like a matrix of distances and the user has not said what it is.
 
-    A user who gives a `metric` has said whether X has distances ("precomputed") or features. `remedy` is the first
-    sentence of the error's remedy, and `name` is the name of the parameter for the metric.
+    The user has said it by `metric`, unless this is None: "precomputed" means distances, any other metric features.
+    `remedy` is the first sentence of the error's remedy, and `name` is the name of the parameter for the metric.
     """
     if metric is None and looks_like_distances(X):
         raise InvalidParameterError(

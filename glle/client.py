@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 URL = "http://127.0.0.1:8000"
-DEFAULT_TIMEOUT_SECONDS = 120.0  # a call waits this long for its job, unless the caller gives a `timeout`
+DEFAULT_TIMEOUT_SECONDS = 120.0  # longest wait for the next bytes of a response; longer than a poll for a job (20 s)
 
 DatasetT = TypeVar("DatasetT")
 PosteriorT = TypeVar("PosteriorT")
@@ -130,7 +130,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
         """Return what `dataset` would store, and store nothing: the columns with their roles, and the first rows.
 
-        If the data would be refused, `problem` says why; otherwise it is None.
+        Arguments are the same as for `dataset`. If the service would refuse the data, the member `problem` of the
+        preview says why; otherwise `problem` is None.
         """
         return (await upload(self._session, data, options, "/preview"))[0]
 
@@ -222,13 +223,13 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @listing
     @with_keywords(DatasetsOptions)
     def datasets(self, **filters: Unpack[DatasetsOptions]) -> AsyncIterator[DatasetT]:
-        """Iterate over the data sets, newest first; `name`, or a list of tags in `tag`, selects data sets."""
+        """Iterate over the data sets, newest first; select some by `name`, or by a list of tags in `tag`."""
         return self._items("dataset", {**filters})
 
     @listing
     @with_keywords(PosteriorsOptions)
     def posteriors(self, **filters: Unpack[PosteriorsOptions]) -> AsyncIterator[PosteriorT]:
-        """Iterate over the posteriors, newest first; `name`, or a list of tags in `tag`, selects posteriors."""
+        """Iterate over the posteriors, newest first; select some by `name`, or by a list of tags in `tag`."""
         return self._items("posterior", {**filters})
 
     @listing
@@ -240,7 +241,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @listing
     @with_keywords(JobsOptions)
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
-        """Iterate over the jobs, newest first; `status` ("running") and `kind` ("fit") select jobs."""
+        """Iterate over the jobs, newest first; select some by `status` ("running", ...) or `kind` ("fit", ...)."""
         return self._items("job", {**filters})
 
     @operation

@@ -49,9 +49,9 @@ class Comparison:
     Attributes
     ----------
     choices : Choices
-        The answers, at most a sentence for each question.
+        The answers: at most one sentence for each of the questions which map to show for neighbors, layout and groups.
     audits : dict of str to Audit
-        Audits by label of the map; the audit of a map that is clearly behind in all questions is preliminary.
+        Audits by label of the map. The audit of a map that is clearly worse than others for all three is preliminary.
     facts : dict of str to MapFacts
         The numbers on which the answers rest, by label of the map.
     embeddings : dict of str to (n, p) float64
@@ -190,18 +190,18 @@ def compare(
 ) -> Comparison:
     """Compare maps of the data by several methods, and say which map to show for neighbors, layout and groups.
 
-    Each candidate is audited on the same halves of the data, so that their differences are paired. Candidates that are
-    clearly behind in all questions stop after two pairs of halves.
+    All methods are audited on the same random halves of the data, so that differences between methods are paired. The
+    audit of a method that is clearly worse than others for all three stops after two pairs of halves.
 
     Parameters
     ----------
     X
         The data (n, d), or any data of `fit`.
     methods
-        Candidates: names, pairs (name, parameters), dictionaries with `method`, `parameters` and `label`, functions of
-        points (m, d) to coordinates (m, p), or estimators. Or a dictionary from labels to these, whose values may also
-        be coordinates (n, p), a posterior, a draw or an embedding. By default PCA, t-SNE and UMAP with several numbers
-        of neighbors, Isomap, GLLE and PaCMAP, as far as they are installed.
+        The candidates, as a list of names, pairs (name, parameters), dictionaries with `method`, `parameters` and
+        `label`, functions of points (m, d) to coordinates (m, p), or estimators. Or a dictionary whose keys are labels;
+        its values may also be coordinates (n, p), a posterior, a draw or an embedding. By default PCA, t-SNE and UMAP
+        with several numbers of neighbors, Isomap, GLLE and PaCMAP, as far as they are installed.
     labels, truth
         Class (n,) of the points, or the name of a column, and true coordinates (n, q), for scores and plots.
     blocks
@@ -211,13 +211,13 @@ def compare(
     audit
         False to compute only the scores, which need one map by each method; no map is chosen then.
     scores
-        Names of scores; None for the fast scores whose inputs are given.
+        Names of scores. None for all fast scores; those that need `labels` or `truth` only if you pass them.
     score_neighbors
         Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
     seed, random_state
-        Seed of the halves.
+        Seed of the random halves of the data, by either name.
     threads
-        As for `audit`.
+        Number of threads; by default as many as processors. Results do not depend on it.
     verbose
         Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress
@@ -277,7 +277,10 @@ def compare(
 
 @dataclass(eq=False)
 class _Making:
-    """A comparison while its maps are added one after the other, each with the scores that `names` lists."""
+    """A comparison to which maps are added one after the other, each with the scores that `names` lists.
+
+    `notes` has, by code, the notes of the methods that the finished comparison shows.
+    """
 
     comparison: Comparison
     scored: Scored

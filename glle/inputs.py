@@ -74,7 +74,7 @@ class FitDataOptions(FitOptions, DataOptions):
 class _BlocksOptions(DataOptions):
     blocks: NotRequired[Any]
     """
-    Block of each point, or the name of a column.
+    Block of each point, such as the person that was measured, or the name of the column with the blocks.
     """
 
 
@@ -105,6 +105,8 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
 
 def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the blocks of an audit, and options of the data that keep the column of the blocks out of the features.
+
+    A block is a group of points that an audit keeps together, such as the measurements of one person.
 
     If `blocks` is the name of a column of a table or a file, the name is returned, and the column is added to the
     option `id`, unless it has a role already. For the name of a column of an AnnData, the values of the column are
@@ -137,7 +139,7 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
 class DatasetUpload:
     """The body and the query of a request that uploads data, and the index of the uploaded pandas frame or None.
 
-    Results about the data get this index.
+    The client gives this index to results about the data.
     """
 
     body: Body

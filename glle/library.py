@@ -73,7 +73,7 @@ __all__ = ["audit", "compare", "datasets", "embed", "fit", "load"]
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableResult:
-    """Base class of results, which keeps the labels, colors, ids, index and names of the data.
+    """Base class of results, which keeps the labels, colors, ids, row index and feature names of the data.
 
     Attributes
     ----------
@@ -131,9 +131,10 @@ class TableAudit(TableResult, Audit):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedPosterior(TableResult, engine_posterior.Posterior):
-    """Posterior that `glle.fit` returns; it can also calibrate the scale of its draws by halves of its data.
+    """Posterior that `glle.fit` returns; it can also calibrate the scale of its draws by random halves of its data.
 
-    The data and new points that its methods take may be tables with the columns of the fit, in any order.
+    The scale is a factor on the covariance of the weights. The data and new points that the methods take may be tables
+    with the columns of the fit, in any order.
 
     Attributes
     ----------
@@ -148,7 +149,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def weights(
         self, index: int, *, seed: int = 0, scale: float | Literal["auto"] = 1.0, source: Source = "posterior"
     ) -> NDArray[np.float64]:
-        """Draw reconstruction weights (n, k) like `Posterior.weights`; "auto" is the scale that `calibration` finds."""
+        """Draw reconstruction weights (n, k) like `Posterior.weights`.
+
+        `scale` is a factor on the covariance of the weights; "auto" stands for the factor that `calibration` finds.
+        """
         return super().weights(index, seed=seed, scale=self._scale_of(scale, source), source=source)
 
     @accepts_random_state
@@ -161,7 +165,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Draw:
-        """Draw one embedding like `Posterior.draw`; "auto" is the scale that `calibration` finds."""
+        """Draw one embedding like `Posterior.draw`.
+
+        `scale` is a factor on the covariance of the weights; "auto" stands for the factor that `calibration` finds.
+        """
         return super().draw(index, seed=seed, scale=self._scale_of(scale, source), source=source, align=align)
 
     @accepts_random_state
@@ -177,7 +184,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     ) -> Iterator[Draw]:
         """Return an iterator over the draws first, ..., first + n_draws - 1, like `Posterior.draws`.
 
-        "auto" is the scale that `calibration` finds.
+        `scale` is a factor on the covariance of the weights; "auto" stands for the factor that `calibration` finds.
         """
         number = self._scale_of(scale, source)
         return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
@@ -201,9 +208,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         first, seed
             First draw, and seed of the draws.
         scale
-            Factor on the covariance of the draws, or "auto" for the factor that `calibration` finds. The default is
+            Factor on the covariance of the weights, or "auto" for the factor that `calibration` finds. The default is
             "auto" if the posterior has its data and can be calibrated, otherwise 1.
         source : {"posterior", "prior"}
+            Distribution of the weights.
 
         Raises
         ------
@@ -220,12 +228,16 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def calibration(self) -> Calibration:
         """Result of `calibrate` with the data of the fit and all defaults, computed at the first use.
 
-        Its `scale` is the factor on the covariance at which draws spread as much as embeddings of halves of the data.
+        Its `scale` is the factor on the covariance of the weights at which draws spread as much as embeddings of random
+        halves of the data.
         """
         return calibrate(self, self._data())
 
     def _scale_of(self, scale: float | Literal["auto"], source: Source) -> float:
-        """Return `scale` as a number; "auto" becomes the calibrated scale, or raises `InvalidParameterError`."""
+        """Return `scale` as a number; for "auto" return the calibrated scale.
+
+        Raises `InvalidParameterError` for "auto" if the posterior cannot be calibrated, or does not have its data.
+        """
         if scale != "auto":
             return scale
         if obstacle := self._obstacle(source):
@@ -233,7 +245,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return self.calibration.scale
 
     def _obstacle(self, source: Source) -> InvalidParameterError | None:
-        """Return the error to raise for scale "auto" if halves of the data cannot calibrate this posterior, or None."""
+        """Return why random halves of the data cannot calibrate the scale of draws, as an error; None if they can."""
         has_neighbors = bool(self.diagnostics.figures.get("given_neighbors"))
         return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=has_neighbors)
 
@@ -280,8 +292,9 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     @accepts_random_state
     @with_keywords(calibrate)
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
-        """Find the `scale` at which draws spread as much as embeddings of halves of X (n, d), the data of the fit.
+        """Find the scale at which draws spread as much as embeddings of random halves of X (n, d), the data of the fit.
 
+        The scale, the attribute `scale` of the result, is a factor on the covariance of the weights.
         Options and errors are the same as for `glle_engine.reliability.calibration.calibrate`.
         """
         return calibrate(self, self._features(X), **options)
@@ -332,7 +345,7 @@ def fit(
     points = read_points(X, options)
     if neighbors is not None and points.kept is not None:
         raise InvalidParameterError(
-            "Given neighbors are numbers of rows, which change if rows with missing values are dropped.",
+            "`neighbors` are numbers of rows, which change if rows with missing values are dropped.",
             remedy="Drop these rows, and then find the neighbors.",
         )
     with watched("fit", verbose, on_progress) as report:
@@ -343,7 +356,10 @@ def fit(
 
 
 def load(path: str | os.PathLike[str]) -> FittedPosterior:
-    """Read a posterior that `Posterior.save` wrote, or that a service exported; errors as for `glle_engine.load`."""
+    """Read a posterior from the npz file that `Posterior.save` wrote, or that a service exported.
+
+    Errors are the same as for `glle_engine.load`.
+    """
     return FittedPosterior.load(path)
 
 
@@ -386,8 +402,8 @@ def audit(
     labels
         Groups of the points (n,), or the name of a column; a missing label is the empty text.
     blocks
-        Subject, series or replicate of each point (n,), or the name of a column, which is then not a feature. Halves of
-        the data are halves of the blocks.
+        Subject, series or replicate of each point (n,), or the name of a column, which is then not a feature. The audit
+        divides the data into random halves; all points of a block are then in the same half.
     n_neighbors
         Number of neighbors, for a method that is given by name and has this parameter.
     standardize, metric
@@ -400,10 +416,11 @@ def audit(
     names
         Names of the features of an array, for the verdict.
     seed, random_state
-        Seed of permutations and halves, by either name. The seed of a method is one of its `parameters`.
+        Seed of permutations and of random halves of the data, by either name. The seed of a method is one of its
+        `parameters`.
     executor, threads
-        Executor, or number of threads, that compute the maps of halves in parallel; results do not depend on them. By
-        default there are as many threads as processors.
+        Executor, or number of threads, that embed random halves of the data in parallel; results do not depend on them.
+        By default there are as many threads as processors.
     verbose
         Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress
@@ -509,7 +526,8 @@ def embed(
     truth
         True coordinates (n, q) of the points, for scores.
     scores
-        Names of scores; None for all fast scores whose inputs are given. By default there are no scores.
+        Names of scores. None for all fast scores; those that need `labels` or `truth` only if you pass them. By default
+        there are no scores.
     score_neighbors
         Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
     init

@@ -20,8 +20,8 @@ _REDRAW_SECONDS = 0.1
 class Bars:
     """Line on stderr that shows the progress of all jobs of one client.
 
-    `switch` says whether the line appears; None: in terminals and notebooks. It appears `delay` seconds after a job has
-    begun.
+    `switch` says whether the line appears; with None, it appears in terminals and notebooks. A job is shown once
+    `delay` seconds have passed since its begin.
     """
 
     def __init__(self, switch: bool | None = None, *, delay: float = 0.0) -> None:  # noqa: FBT001 # Client(progress=)
@@ -32,7 +32,7 @@ class Bars:
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
-        """Yield a function that displays the progress of a job under the given title; afterwards remove the job.
+        """Yield a function that shows the progress of a job, with `title` as its name; afterwards remove the job.
 
         Jobs that are complete before the delay has passed are never displayed.
         """
@@ -72,8 +72,8 @@ def watched(
 ) -> Iterator[Callable[[int, int, str], None]]:
     """Yield a function for a computation to call with (done, total, stage): it shows a line and calls `on_progress`.
 
-    The line appears on stderr after two seconds, if `verbose`. None: in terminals and notebooks, unless there is an
-    `on_progress`.
+    If `verbose` is True, the line appears on stderr after two seconds. If it is None, the line appears only in
+    terminals and notebooks, and only without an `on_progress`.
     """
     bars = Bars(False if verbose is None and on_progress is not None else verbose, delay=DELAY_SECONDS)
     with bars.bar(title) as update:

@@ -87,7 +87,7 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any, name: str) -> Any:
-        """Leave out the values of dropped rows: `values` has one value for each row of the data.
+        """Return `values`, one for each row of the data, without those of the rows that were dropped.
 
         A `Series` of pandas is first put in the order of the frame's index. `values` of any other length are returned
         unchanged. Messages call the values `name`, such as "the labels".
@@ -122,7 +122,7 @@ class DataPoints:
 
 
 def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split keyword arguments into the `TableOptions` and all others, whose names have to be in `others`.
+    """Split keyword arguments into the `TableOptions` and the rest, whose names have to be in `others`.
 
     Raises
     ------
@@ -144,8 +144,8 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
     Raises
     ------
     GlleError
-        If columns need a role, if columns have missing values and `missing` is not given, or if labels or colors have
-        another length; the message names all such columns.
+        If columns need a role, if columns have missing values and there is no option `missing`, or if labels or colors
+        have another length; the message names all such columns.
     ImportError
         If the package that reads the data is not installed; the message names the package.
 

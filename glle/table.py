@@ -26,7 +26,8 @@ def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None])
     """Return a pandas frame with a row for each map of a comparison.
 
     `rows` are the dictionaries in the `rows` of a service's comparison, but with `problem` as a text or None. `best`
-    maps each question to the label of the map to show. Raises `ImportError` without pandas.
+    maps each question ("neighbors", "layout", "groups") to the label of the map to show, or to None. Raises
+    `ImportError` without pandas.
     """
     import pandas as pd  # noqa: PLC0415 # an optional package
 
@@ -75,7 +76,10 @@ def table_text(rows: Sequence[Sequence[object]]) -> str:
 
 
 def table_html(rows: Sequence[Sequence[object]], above: Iterable[str] = (), below: Iterable[str] = ()) -> str:
-    """Return cells as an HTML table, whose first row and column are headings, between two lists of sentences."""
+    """Return an HTML table of cells, with the sentences `above` before it and `below` after it.
+
+    The first row and the first column of `rows` are headings.
+    """
     head, *others = [[escape(str(cell)) for cell in row] for row in rows]
     lines = [f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in others]
     top = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in above)

@@ -31,8 +31,9 @@ from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
-WRITE_SECONDS = 20.0  # socket timeout of a worker's client of the cache, which writes many small arrays at once
-PATIENT_RETRIES = 30  # a worker repeats a failed write this often, because its result took long to compute
+WRITE_SECONDS = 20.0  # socket timeout of a worker's client of the cache: longer, because one call may write many draws
+# A worker repeats a failed request to the object store this often, because what it writes took long to compute.
+PATIENT_RETRIES = 30
 
 if TYPE_CHECKING:
     import redis
@@ -78,7 +79,8 @@ class Stores:
         With `patient`, as in a worker, each call waits up to `PATIENCE_SECONDS` for a server that does not answer or
         fails over. Otherwise calls fail at once while a server does not answer: see `worker.connections.retry`.
 
-        Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
+        Raises `SettingsError` if the URL of a Redis server is missing or malformed, and for an invalid `store_url` or
+        `quotas`.
         """
         arrays_seconds = WRITE_SECONDS if patient else SOCKET_TIMEOUT_SECONDS
         breakers = (
@@ -130,14 +132,17 @@ class Stores:
     def find_result(self, spec: AnalysisSpec, subject: str) -> Entry | None:
         """Return the stored result of an analysis, or None if there is none.
 
-        `subject` is the id of the posterior or data set that is analyzed. Raises ``result-damaged``,
-        ``embedding-damaged``, ``store-unavailable``.
+        `subject` is the id of the posterior or data set that is analyzed. Raises `ProblemError` (``result-damaged``,
+        ``embedding-damaged``, ``store-unavailable``).
         """
         key = spec.key(subject)
         return self.embeddings.find_entry(key) if key.startswith("emb_") else self.results.find(key)
 
     def has_result(self, spec: AnalysisSpec, subject: str) -> bool:
-        """Return whether the result of an analysis is stored; `subject` as for `find_result`."""
+        """Return whether the result of an analysis is stored.
+
+        `subject` is the id of the posterior or data set that is analyzed.
+        """
         key = spec.key(subject)
         return self.has_embedding(key) if key.startswith("emb_") else self.results.contains([key])[0]
 
@@ -175,7 +180,7 @@ class Stores:
         )
 
     def stop_waiting(self) -> None:
-        """Let calls fail at once, from now on, if a server does not answer; for a process that is about to end."""
+        """From now on, let calls to a Redis server that does not answer fail at once: this process is about to end."""
         for client, variable in ((self.client, "GLLE_REDIS_URL"), (self.cache.client, "GLLE_CACHE_URL")):
             client.set_retry(RetryPolicy(0.0, variable))
 

@@ -92,9 +92,9 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]
 def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False) -> str | None:
     """Return the id of the data set with the labels, or None if `--labels` is absent or is the name of a column.
 
-    A file that `--labels` names is uploaded. The name of a column stays in `args`, because the upload of the data takes
-    it as an option. `is_stored` says that the data are stored already, so that there is no such upload: everything that
-    `--labels` names is then a data set or a file.
+    A file that `--labels` names is uploaded. The name of a column stays in `args`, because it is an option of the
+    upload of the data. `is_stored` says that the service has the data already, so that they are not uploaded:
+    `--labels` can then only name a data set or a file.
     """
     text = getattr(args, "labels", None)
     if text is None or not (is_stored or text.startswith("ds_") or Path(text).is_file()):

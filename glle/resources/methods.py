@@ -34,7 +34,11 @@ EmbeddingT = TypeVar("EmbeddingT")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BaseEmbedding(Result):
-    """Embedding of the service: `embedding` (n, p), `id`, `figures`, `notes`, and `scores` if there are any."""
+    """Embedding of the service.
+
+    It has the attributes `embedding` (n, p), `id`, `figures` (results of the method by name, such as its stress),
+    `notes`, and `scores` if there are any.
+    """
 
     _session: Session = field(kw_only=True)
 
@@ -48,9 +52,9 @@ class BaseEmbedding(Result):
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
         """Place new points in this embedding; return a `Result` whose array `embedding` (m, p) has their coordinates.
 
-        Points of the training data get the coordinates that they have here. Options as for `dataset`. PCA, PPCA, factor
-        analysis, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP can place new points; other methods raise
-        `InvalidRequestError`.
+        Points of the training data get the coordinates that they have in this embedding. Options as for `dataset`. PCA,
+        PPCA, factor analysis, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP can place new points; other methods
+        raise `InvalidRequestError`.
         """
         dataset = await new_points(self._session, data, options, self.metadata["dataset"])
         return await run_on(self._session, path_of("embeddings", self.id, "transform"), dataset, {}, timeout)
@@ -122,7 +126,7 @@ class MethodOperations(Generic[EmbeddingT]):
             True coordinates of the points: an array, a data set or its id. A synthetic data set contains its
             true coordinates: give the data set itself.
         scores
-            Names of scores; None for all fast scores, () for no scores.
+            Names of scores. None for all fast scores, of which some need `labels` or `truth`; () for no scores.
         score_neighbors
             Number of neighbors for the scores; "auto" or None means 10, or fewer if there are few points.
         timeout
@@ -191,9 +195,10 @@ class MethodOperations(Generic[EmbeddingT]):
         Returns
         -------
         Result
-            `sentences`, the answers; `best`, the label of the best map for each question, or None; `rows`, one for each
-            method, with the level and verdict of its audit, `facts` on which the answers rest, scores, seconds and
-            notes, or with a `problem`; embeddings by label; and `job`, the id of the job.
+            `sentences`, the answers; `best`, the label of the map to show for each of "neighbors", "layout" and
+            "groups", or None if no map will do; `rows`, one for each method, with the level and verdict of its audit,
+            `facts` on which the answers rest, scores, seconds and notes, or with a `problem`; embeddings by label; and
+            `job`, the id of the job.
 
         """
         of_data, spec = data_options(options, CompareDataOptions)

@@ -90,8 +90,8 @@ class BasePosterior(Resource, Generic[JobT]):
     async def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Array:
         """Return the draw number `index`, an embedding (n, p); equal arguments always give an equal draw.
 
-        Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`. Warns if the scale that "auto" finds
-        is doubtful.
+        Options: `seed`; `scale`, a factor on the covariance of the weights, or "auto" for the factor that `calibration`
+        finds; `source`, `align`, `dtype`. Warns if the scale that "auto" finds is doubtful.
         """
         call = Call.npy(self._path("draws", str(index)), {**options})
         reply = await self._session.fetch(call, timeout)
@@ -110,8 +110,9 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Array:
         """Return the reconstruction weights (n, k) of a draw, each row in the order of ``arrays()["neighbors"]``.
 
-        With `out`, the weights are written to that npy file and memory-mapped. Options: `seed`, `scale` (a number, or
-        "auto"), `source`, `dtype`. Warns if the scale that "auto" finds is doubtful.
+        With `out`, the weights are written to that npy file and memory-mapped. Options: `seed`; `scale`, a factor on
+        the covariance of the weights, or "auto" for the factor that `calibration` finds; `source`, `dtype`. Warns if
+        the scale that "auto" finds is doubtful.
         """
         call = Call.npy(self._path("draws", str(index), "weights"), {**options}, out)
         reply = await self._session.fetch(call, timeout)
@@ -132,8 +133,9 @@ class BasePosterior(Resource, Generic[JobT]):
         """Return draws first, ..., first + n_draws - 1 as an array (n_draws, n, p).
 
         With the option `scales` the array is (n_scales, n_draws, n, p). With `out`, the array is written to that npy
-        file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers, or "auto"), `source`, `align`.
-        Warns if the scale that "auto" finds is doubtful.
+        file and memory-mapped. Options: `seed`, `first`; `scale` or `scales`, factors on the covariance of the weights,
+        or "auto" for the factor that `calibration` finds; `source`, `align`. Warns if the scale that "auto" finds is
+        doubtful.
         """
         body = {"n_draws": n_draws, **options}
         return await run_job(self._session, self._path("draws"), body, timeout, dtype=dtype, out=out)
@@ -152,9 +154,10 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Result:
         """Return a `Result` on how far points move from draw to draw: `spread`, `covariance`, `stability` and others.
 
-        With `scale="auto"`, the scale is chosen so that the draws spread as much as embeddings of halves of the data.
-        This is the default. Where it is not possible, such as with `source="prior"` or for a posterior with given
-        neighbors, the default is 1. Options: `scale`, `seed`, `first`, `source`, `points`.
+        `scale` is a factor on the covariance of the weights. By default it is "auto": the service finds the factor at
+        which draws spread as much as embeddings of random halves of the data. Where this is not possible, such as with
+        `source="prior"` or for a fit with `neighbors`, the default is 1. Options: `scale`, `seed`, `first`, `source`,
+        `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
@@ -191,9 +194,10 @@ class BasePosterior(Resource, Generic[JobT]):
     @operation
     @with_keywords(CalibrationOptions)
     async def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Result:
-        """Return a `Result` with the `scale` at which draws spread as much as embeddings of halves of the data.
+        """Return a `Result` with the `scale` at which draws spread as much as embeddings of random halves of the data.
 
-        The result also has the spreads that were compared, and `notes` if the scale is doubtful.
+        The scale is a factor on the covariance of the weights. The result also has the spreads that were compared, and
+        `notes` if the scale is doubtful.
         """
         return await run_job(self._session, self._path("calibration"), {**options}, timeout)
 

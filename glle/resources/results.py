@@ -33,7 +33,8 @@ _DOUBTS = {
 def warn_of_scale(reply: Reply) -> None:
     """Issue a UserWarning if the calibrated scale of the draws in a response is doubtful.
 
-    An array of draws has no place for notes, so the response has their codes in the header GLLE-Notes.
+    The scale is the factor on the covariance of the weights. An array of draws cannot have notes, so the response has
+    the codes of the notes in the header GLLE-Notes.
     """
     if codes := reply.headers.get("glle-notes", ""):
         doubts = " and ".join(_DOUBTS.get(code, code) for code in codes.split(", "))
@@ -50,7 +51,11 @@ class Resource:
 
     @property
     def id(self) -> str:
-        """Id of the resource, which is determined by its content, or by its data, parameters and engine."""
+        """Id of the resource.
+
+        The id of a data set is determined by its content, and the id of a posterior by its data, its parameters and the
+        version of the engine. The id of a job is random.
+        """
         return str(self.metadata["id"])
 
 
@@ -178,7 +183,7 @@ async def run_on(session: Session, path: str, data: Any, body: Any, timeout: flo
 
 
 def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the arrays of an audit with `neighbors` as one sparse matrix, which a response has in three arrays."""
+    """Return the arrays of an audit, with one sparse matrix `neighbors` in place of its three arrays."""
     parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
     if parts[0] is None:
         return arrays

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 NEIGHBORS_PREFIX = "neighbors_"  # prefix of the names of the arrays of the sparse matrix of neighbors
 
 
-MIN_HALVES = 8  # number of halves that every audit of a method embeds; its statement may need more
+MIN_HALVES = 8  # every audit of a method embeds this many random halves of the data; some audits need more of them
 REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "score_neighbors", "seed")
-"""Parameters of the request that the result contains."""
+"""Parameters of the request that are repeated in the result."""
 READ_FROM_HALVES = ("labels", "score_neighbors")
-"""Parameters that change what is read from the maps of halves, but not these maps."""
+"""Parameters that change what is read from the maps of random halves of the data, but not these maps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +46,9 @@ class AuditSpec(AnalysisSpec):
     """Parameters of an audit.
 
     What is audited is the embedding with the inputs `recipe`, else the uploaded `coordinates`, else the map by
-    `method`, and without all three the job's posterior. If coordinates and a method are given, the coordinates are
-    compared with the method's maps. A method without a recipe has no stored embedding, because `standardize` or
-    `metric` is not among the method's parameters (as for PCA).
+    `method`, and without all three the job's posterior. If there are coordinates and a method, the coordinates are
+    compared with the method's maps. With `method` alone the audit computes the map, which is not a stored embedding:
+    the request has a `standardize` or `metric` that is not a parameter of the method (as for PCA).
     """
 
     kind = "audit"
@@ -68,9 +68,10 @@ class AuditSpec(AnalysisSpec):
     seed: int = 0
 
     def owners(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of what the result is about: the audited embedding and its data set, or else the subject.
+        """Return the ids of the records with which the result is deleted.
 
-        The result is deleted with any of them.
+        These are the audited embedding and its data set. If no embedding is audited, it is `subject`, the id of the
+        job's posterior or data set.
         """
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 

@@ -58,14 +58,17 @@ class AnalysisContext(Protocol):
         """Return the values (n, d) of a data set; with `like`, the columns are in the order of the data set `like`."""
 
     def calibration(self) -> Entry:
-        """Return the calibration of the job's posterior with default parameters; compute and store it if missing."""
+        """Return the calibration of the job's posterior with default parameters; compute and store it if missing.
+
+        A calibration finds the scale of draws: the factor on the posterior covariance.
+        """
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield the draws of a posterior at the addresses `keys`, in this order."""
 
     @property
     def embedder(self) -> Embedder:
-        """Embedder of resamples of the job's data, which are embedded as the job's posterior was fitted."""
+        """Embeds random halves of the data of the job's posterior, by the method and parameters of its fit."""
 
     def record_of(self, dataset: str) -> Dataset:
         """Return the record of a data set, with the names of its columns."""
@@ -85,7 +88,7 @@ class AnalysisContext(Protocol):
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
         """Store a part of an analysis, unless a record in `owners`, with which it is deleted, no longer exists.
 
-        Raises ``not-finite-result``.
+        Raises `ProblemError` (``not-finite-result``).
         """
 
     def find_embedding(self, id_: str) -> Entry | None:
@@ -123,7 +126,7 @@ class AnalysisSpec:
     """Base class of all analyses; the fields of a subclass are the parameters of the request."""
 
     kind: ClassVar[Kind]
-    main: ClassVar[str | None] = None  # name of the result's array that formats for a single array have
+    main: ClassVar[str | None] = None  # name of the array that formats with one array, such as npy, have; None: none
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # names of the result's arrays in which NaN has a meaning
 
     engine: str = NUMBERS  # results that engines with another `NUMBERS` computed are not reused

@@ -123,7 +123,10 @@ class CandidateMaps:
             self.problems[row["label"]] = problem.to_dict()
 
     def _audit(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit a candidate by two pairs of halves, or wholly, unless that is stored; store what `choose` needs."""
+        """Audit the map of one candidate, unless this audit is stored already; store what `choose` needs.
+
+        With `is_whole` this is the whole audit, otherwise the short one, by two pairs of random halves of the data.
+        """
         context, key = self.context, self._part_key(row, is_whole=is_whole)
         if context.find_part(key) is not None:
             return

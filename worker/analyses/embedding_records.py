@@ -108,7 +108,7 @@ class EmbeddingStore(FileStore[EmbeddingRecord]):
     def find_entry(self, id_: str) -> Entry | None:
         """Return the embedding with this id, or None if its coordinates are not stored.
 
-        Raises ``embedding-damaged``, ``store-unavailable``.
+        Raises `ProblemError` (``embedding-damaged``, ``store-unavailable``).
         """
         record = self.get(id_)
         return None if record is None or record.file is None else self.read_entry(record, record.file)

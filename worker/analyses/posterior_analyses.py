@@ -37,7 +37,10 @@ EXTENSION_WORK = 2**28  # distances times features between two checks for a canc
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSpec(AnalysisSpec):
-    """Base class of analyses that use draws with the indices `first`, `first` + 1, ..., at one seed and scale."""
+    """Base class of analyses that use the draws with the indices `first`, `first` + 1, ..., of a posterior.
+
+    All have one `seed` and one `scale`, which is a factor on the posterior covariance.
+    """
 
     first: int
     seed: int
@@ -65,13 +68,16 @@ class SummarySpec(SampleSpec):
         return self.n_draws
 
     def parts(self) -> list[Part]:
-        """Return the parts that embed random halves of the data for the calibration; none if the scale is given."""
+        """Return the parts that embed random halves of the data for the calibration of the draws' scale.
+
+        There are none if the request has a number as scale, so that nothing is calibrated.
+        """
         return resample_parts(partial(_halves, seed=CalibrationSpec.seed), HALF_SAMPLES) if self.calibrated else []
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the mean of the aligned draws, uncertainty and trust of each point, and the eigenvalues of each draw.
 
-        With `calibrated`, the posterior is calibrated first, unless a calibration is stored.
+        With `calibrated`, the scale of the draws is calibrated first, unless a calibration is stored.
         """
         posterior, data = context.posterior, context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
@@ -186,7 +192,8 @@ class WeightsSpec(SampleSpec):
 class CalibrationSpec(AnalysisSpec):
     """Parameters of a calibration: the search for the scale at which draws vary as much as embeddings of random halves.
 
-    The calibration with default parameters, `CalibrationSpec()`, determines the scale ``auto`` of a posterior.
+    The scale is a factor on the posterior covariance. The calibration with default parameters, `CalibrationSpec()`,
+    determines the scale of draws that are requested with ``scale="auto"``.
     """
 
     kind = "calibration"
@@ -221,7 +228,10 @@ def _halves(context: AnalysisContext, *, seed: int) -> StoredResamples:
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return what a calibration has found, such as the scale: the metadata of its result without its parameters."""
+    """Return what a calibration has found, such as the scale of draws; `meta` is the metadata of its result.
+
+    The parameters and the digest of the calibration are left out.
+    """
     parameters = {*CalibrationSpec().to_dict(), "sha256"}
     return {name: value for name, value in meta.items() if name not in parameters}
 

@@ -27,7 +27,7 @@ _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
 
 def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
-    """Return all inputs (`Recipe`) of each embedding that an analysis reads, and computes and stores if missing."""
+    """Return the inputs (`Recipe`) of each embedding that an analysis reads, and computes and stores if missing."""
     if isinstance(spec, EmbeddingSpec):
         return [spec.recipe]
     if isinstance(spec, AuditSpec):

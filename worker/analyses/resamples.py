@@ -28,7 +28,7 @@ RESAMPLES_PER_PART = 4  # smaller parts could go to more workers, but mean more 
 
 @dataclass(frozen=True)
 class StoredResamples:
-    """Reads resamples from the stored parts, and computes and stores the missing parts.
+    """Reads stored resamples (embeddings of random halves of the data), and computes and stores those that are missing.
 
     Parameters
     ----------
@@ -53,15 +53,16 @@ class StoredResamples:
     name: str = ""
 
     def key(self, indices: range) -> str:
-        """Return the key under which the part with these resamples is stored; `indices` are their numbers."""
+        """Return the key under which a part is stored; `indices` are the numbers of the resamples in the part."""
         stream = f"{self.stream.number}:{self.seed}"
         return f"{self.owners[-1]}:resamples:{self.name}{stream}:{indices.start}:{indices.stop}"
 
     def load_or_compute(
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
-        """Return the resamples with the numbers `skipped`, ..., `count` - 1; compute and store missing parts.
+        """Return the embeddings of the random halves of the data with the numbers `skipped`, ..., `count` - 1.
 
+        Stored parts are read, and missing parts are computed and stored.
         `skipped` must be a multiple of `RESAMPLES_PER_PART`.
         """
         entries = []
@@ -78,7 +79,10 @@ class StoredResamples:
         return Resamples(self.stream, places, tuple(problem for entry in entries for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
-        """Return the part with the resamples `indices` (their numbers); compute and store the part if it is missing."""
+        """Return one part: the embeddings of the random halves of the data whose numbers are `indices`.
+
+        If the part is not stored, compute and store it.
+        """
         if (entry := context.find_part(self.key(indices))) is not None:
             return entry
         resamples = resample(
@@ -97,12 +101,12 @@ class StoredResamples:
 
 
 def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResamples:
-    """Return access to the resamples of a posterior: its data, embedded as the posterior was fitted."""
+    """Return access to the resamples of a posterior: random halves of its data, embedded as in its fit."""
     return StoredResamples((posterior,), stream, seed, lambda context: context.embedder, strict=True)
 
 
 def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], count: int) -> list[Part]:
-    """Return the parts of an analysis that make the first `count` resamples.
+    """Return the parts of an analysis that embed the first `count` random halves of the data (resamples).
 
     `resamples_of` is called in the task that makes a part, and returns access to the stored resamples.
     """
@@ -110,7 +114,10 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
 
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
-    """Divide the resamples with the numbers `skipped`, ..., `count` - 1 into parts; return the numbers in each part."""
+    """Divide the resamples with the numbers `skipped`, ..., `count` - 1 into parts; return the numbers in each part.
+
+    A part has `RESAMPLES_PER_PART` resamples; the last part may have fewer.
+    """
     return [range(first, min(first + RESAMPLES_PER_PART, count)) for first in range(skipped, count, RESAMPLES_PER_PART)]
 
 

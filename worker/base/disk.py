@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-MAX_RESERVE_BYTES = 2**28  # the reserve of free disk space is this or an eighth of the disk, whichever is less
+# The reserve of free disk space is 256 MiB (the default size of the embedded queue server), or an eighth of the disk if
+# that is less.
+MAX_RESERVE_BYTES = 2**28
 BUFFER_BYTES = 2**16  # the free space is checked each time this many bytes have been written
 DISK_REMEDY = (
     "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
@@ -43,22 +45,28 @@ def disk_reserve(folder: Path) -> int:
 
 
 def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if the disk of a folder would have less than its reserve free after writing `nbytes`."""
+    """Raise the `ProblemError` ``storage-full`` if writing `nbytes` to a folder would use the reserve of its disk."""
     _require(os.statvfs(nearest_existing(folder)), nbytes)
 
 
 def require_room_in(file: IO[bytes], nbytes: int) -> None:
-    """Raise ``storage-full`` if the disk of an open file would have less than its reserve free after `nbytes` more."""
+    """Raise the `ProblemError` ``storage-full`` if `nbytes` more in an open file would use the reserve of its disk."""
     _require(os.fstatvfs(file.fileno()), nbytes)
 
 
 def open_reserving(descriptor: int) -> IO[bytes]:
-    """Return a file for an open descriptor; a write that would use the reserve of the disk raises ``storage-full``."""
+    """Return a file for an open descriptor.
+
+    A write that would use the reserve of free disk space raises the `ProblemError` ``storage-full``.
+    """
     return cast("IO[bytes]", io.BufferedRandom(_ReservingFile(descriptor, "r+b"), BUFFER_BYTES))
 
 
 def temporary_file(folder: Path) -> IO[bytes]:
-    """Return an unnamed temporary file; a write that would use the reserve of the disk raises ``storage-full``."""
+    """Return an unnamed temporary file.
+
+    A write that would use the reserve of free disk space raises the `ProblemError` ``storage-full``.
+    """
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return open_reserving(os.dup(file.fileno()))
 

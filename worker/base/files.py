@@ -77,7 +77,8 @@ def temporary(folder: Path, *, keep_reserve: bool = False) -> Iterator[Temporary
     Parameters
     ----------
     keep_reserve
-        Whether a write raises ``storage-full`` before it uses the reserve of the disk (`worker.base.disk`).
+        Whether a write that would use the reserve of free disk space (`worker.base.disk`) raises the `ProblemError`
+        ``storage-full`` instead.
 
     """
     locked = _create_locked(folder)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-RESIDENT_SHARE = 8  # the posteriors of all workers may take the memory divided by this number
-MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # limits on the bytes of posteriors that one worker keeps
-# A sampler, the process that answers requests for single draws, is replaced when it has grown by this many times the
-# bytes of posteriors that it may keep.
+RESIDENT_SHARE = 8  # posteriors that all workers keep in memory may take the machine's memory divided by this number
+MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # lower and upper limit on the bytes of posteriors that one worker keeps
+# A sampler, the process that answers requests for single draws, is replaced when its memory has grown by this multiple
+# of the bytes of posteriors that it may keep.
 GROWTH = 3
 PROGRAM_BYTES = 280 * 2**20  # the parent process of a worker or API, with the engine; its children share these bytes
 INTERACTIVE_BYTES = 192 * 2**20  # limit on the working memory of an interactive task
@@ -97,7 +97,7 @@ def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[C
     Yields
     ------
     callable
-        Returns whether the lower limit `max_bytes` is still in force: not after `raise_limit` has raised it.
+        Returns True while the lower limit `max_bytes` is in force, and False once `raise_limit` has raised the limit.
 
     """
     limit = _WorkLimit.bytes if max_bytes is None else min(_WorkLimit.bytes, max_bytes)
@@ -120,7 +120,7 @@ def offer_to_oom_killer() -> None:
 
 
 def count_oom_kills(root: Path = Path("/")) -> int:
-    """Return how many processes this machine's kernel has killed for lack of memory; 0 if it does not report this.
+    """Return how many processes the kernel of this machine has killed for lack of memory; 0 where it reports none.
 
     Parameters
     ----------
@@ -177,7 +177,8 @@ def memory_limit(root: Path = Path("/")) -> int:
 def resident_limit(settings: Settings) -> int:
     """Return how many bytes of posteriors each worker may keep in memory.
 
-    All workers together may use an eighth of the memory. The limit of one is between `MIN_RESIDENT` and `MAX_RESIDENT`.
+    All workers together may use an eighth of the memory. The limit of each worker is between `MIN_RESIDENT` and
+    `MAX_RESIDENT`.
     """
     return min(MAX_RESIDENT, max(MIN_RESIDENT, memory_limit() // RESIDENT_SHARE // settings.workers))
 
@@ -185,8 +186,8 @@ def resident_limit(settings: Settings) -> int:
 def worker_need(settings: Settings) -> int:
     """Return the bytes of memory that the workers of a container or machine need.
 
-    Each worker may run a long and an interactive task at once, while its sampler has grown to the size at which it is
-    replaced.
+    Each worker may run a long and an interactive task at once, while its sampler (the process that answers requests for
+    single draws) has grown to the size at which it is replaced.
     """
     tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + INTERACTIVE_BYTES)
     return tasks * RESIDENT_SHARE // (RESIDENT_SHARE - GROWTH)

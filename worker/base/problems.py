@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from glle_engine import Note
 
 MAX_TEXT_CHARACTERS = 2000  # a longer text of a problem is cut; the longest remedy has some 300 characters
-MAX_DETAIL_MEMBERS = 100  # further members of a list or object in the details are left out
-MAX_DETAIL_DEPTH = 6  # lists and objects that are nested deeper in the details are left out
-MAX_DETAIL_CHARACTERS = 32_768  # details that make a problem longer than this are left out
-CUT_MEMBER = "truncated"  # member of the details that is true if a part of them was left out
+MAX_DETAIL_MEMBERS = 100  # a list or object in a problem's `details` keeps this many members; the others are left out
+MAX_DETAIL_DEPTH = 6  # lists and objects that are nested deeper in a problem's `details` are left out
+MAX_DETAIL_CHARACTERS = 32_768  # members of a problem's `details` beyond this many characters of JSON are left out
+CUT_MEMBER = "truncated"  # member of a problem's `details` that is true if a part of the details was left out
 # Errors that mean a failed allocation: of a thread's stack, or of a library that is being loaded.
 _NO_MEMORY = (
     (RuntimeError, "can't start new thread"),
     (ImportError, "failed to map segment"),
     (ImportError, "Cannot allocate memory"),
 )
-_MAX_INTEGER_BITS = 128  # a longer integer in the details is replaced by a text; seeds have 64 bits
+_MAX_INTEGER_BITS = 128  # a longer integer in a problem's `details` is replaced by a text; seeds have 64 bits
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -57,11 +57,11 @@ class Problem:
         HTTP status.
     detail
         Sentence that says what happened. A detail or remedy that names options or calls is a `Text`, from which each
-        client writes them in the syntax of its language.
+        client writes these options and calls in its own syntax (Python, HTTP or the command line).
     remedy
         Sentence that says what the user can do.
     details
-        Facts, such as sizes, positions, or the smallest sufficient k.
+        Facts for programs, by name: for example sizes, positions, or the smallest sufficient number of neighbors.
 
     """
 
@@ -195,7 +195,7 @@ def out_of_memory(allowed: int, machine: int) -> Problem:
     allowed
         Bytes of working memory that the task may take.
     machine
-        Bytes of memory of the machine or container on which its worker runs.
+        Bytes of memory of the machine or container on which the task's worker runs.
 
     """
     return Problem(
@@ -210,7 +210,10 @@ def out_of_memory(allowed: int, machine: int) -> Problem:
 
 
 def task_crashed(signal: str, allowed: int) -> Problem:
-    """Return the problem for a task whose process crashed with a signal, under a limit of `allowed` bytes."""
+    """Return the problem for a task whose process crashed.
+
+    `signal` is the name of the signal, such as SIGSEGV, and `allowed` the task's limit of working memory in bytes.
+    """
     return Problem(
         code="task-crashed",
         status=422,
@@ -281,7 +284,11 @@ _REQUESTS = {
 
 
 def as_request(way: Way) -> str:
-    """Return an option or call of a text in HTTP syntax: as a query, a member of a JSON body, or a request line."""
+    """Return the option or call `way`, which a message mentions, in HTTP syntax.
+
+    The syntax is a query such as ``?missing=drop``, a member of a JSON body, or a request line such as
+    ``POST /v1/datasets``.
+    """
     name, value = way
     if name == FEATURE:
         return f"feature {value} (counted from 0)"

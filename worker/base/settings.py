@@ -52,7 +52,7 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 
 def _setting(default: Any, help_: str, *, at_least: float = 0, at_most: float | None = None) -> Any:
-    lower_bound = None if isinstance(default, str) else at_least  # refuses NaN, too
+    lower_bound = None if isinstance(default, str) else at_least  # a lower bound also refuses NaN
     return Field(default, description=help_, ge=lower_bound, le=at_most)
 
 

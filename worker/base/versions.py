@@ -67,7 +67,8 @@ def check_schema(name: str, record: Record) -> Record:
 def load_record(name: str, raw: str | bytes, convert: Callable[[Record], T]) -> T:
     """Parse a record from JSON, check its schema, and return `convert(record)`.
 
-    Raises the errors of `check_schema`, and ``record-unreadable`` if `raw` is not a record that `convert` accepts.
+    Raises `ProblemError`: ``other-schema`` for another schema; ``record-unreadable`` if `raw` is not JSON, or not a
+    record that `convert` accepts.
     """
     try:
         record = json.loads(raw)
@@ -101,7 +102,10 @@ def provenance() -> dict[str, str]:
 
 
 def require_numbers(posterior: str, numbers: str) -> None:
-    """Raise ``other-numbers`` unless `numbers`, the version of the engine's results at the fit, is `NUMBERS`."""
+    """Raise the `ProblemError` ``other-numbers`` if another version of the engine's results fitted a posterior.
+
+    `numbers` is that version, in the posterior's record; the present version is `NUMBERS`.
+    """
     if numbers != NUMBERS:
         raise refuse(
             "other-numbers",
@@ -115,13 +119,16 @@ def require_numbers(posterior: str, numbers: str) -> None:
 
 
 def unreadable(name: str) -> ProblemError:
-    """Return the error ``record-unreadable`` for a damaged record; `name` is how the message names the record."""
+    """Return the error ``record-unreadable`` for a damaged record; `name` is such as "The record of job job_1"."""
     remedy = "It was not changed. Restore a backup, or delete the record."
     return refuse("record-unreadable", 500, f"{name} is damaged, or another program wrote it.", remedy)
 
 
 def other_schema(name: str, schema: int | str) -> ProblemError:
-    """Return the error ``other-schema`` for a record that a version of glle with another schema has written."""
+    """Return the error ``other-schema`` for a record that a version of glle with another schema has written.
+
+    `name` is how the message names the record, such as "The record of job job_1".
+    """
     return refuse(
         "other-schema",
         503,

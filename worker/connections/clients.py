@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from redis.retry import Retry
 
 READ_BYTES = 2**20  # a client reads this many bytes at a time; redis-py's 32 KB halves the speed of large values
-RECORD_SIZE = 2**16
+RECORD_SIZE = 2**16  # the queue's client reads this many bytes at a time, because records are small
 SOCKET_TIMEOUT_SECONDS = 5.0  # time limit for each reply of a server
 CONNECT_SECONDS = 2.0
 # Without this option, each connection reads redis-py's version from disk, which takes as long as a hundred commands.

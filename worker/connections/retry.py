@@ -24,13 +24,15 @@ from redis.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-MIN_RETRIES = 2  # retries even with a time limit of 0, because an idle connection may have been cut
+# A call is repeated this often even with a time limit of 0, because an idle connection may have been cut.
+MIN_RETRIES = 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
 AWAY_SECONDS = 0.5  # calls fail at once for this long after a call without an answer
-_IS_CALLING = ContextVar("is_calling", default=False)  # True in a call, which makes a nested call to connect
+# True during a call. To connect, redis-py makes a nested call, which belongs to the outer call and is not watched.
+_IS_CALLING = ContextVar("is_calling", default=False)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -75,9 +77,10 @@ class RetryPolicy(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,  # noqa: FBT001, FBT002 # redis-py's signature
     ) -> T:
-        """Call `do` until it succeeds or the time limit is over, and return its result; after each failure call `fail`.
+        """Call `do` until it succeeds or the time limit is over, and return the result of `do`.
 
-        `fail` closes the connection. The last error is raised after the time limit, and permanent errors at once.
+        After each failure, `fail` is called, which closes the connection. Permanent errors are raised at once, and the
+        last error after the time limit.
         """
         until, failures = time.monotonic() + self._seconds, 0
         while True:
@@ -135,7 +138,7 @@ class CircuitBreaker(RetryPolicy):
         return self
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a failed call is repeated at once; a timeout is not, because it has already taken seconds."""
+        """Return whether a failed call is repeated at once: not after a timeout, which has already taken seconds."""
         return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
 
     def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *arguments: Any, **options: Any) -> T:

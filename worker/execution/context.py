@@ -65,7 +65,7 @@ class TaskContext:
 
     @cached_property
     def record(self) -> PosteriorRecord:
-        """Record of the job's posterior; raises ``posterior-not-found``."""
+        """Record of the job's posterior; raises `ProblemError` (``posterior-not-found``)."""
         return self.stores.posteriors.fetch(self.job.subject)
 
     @property
@@ -80,7 +80,11 @@ class TaskContext:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """The job's posterior; raises ``other-numbers``, ``posterior-damaged``, ``store-unavailable``."""
+        """The job's posterior, read from its file.
+
+        Raises `ProblemError` (``posterior-not-found``, ``posterior-damaged``, ``other-numbers``,
+        ``store-unavailable``).
+        """
         require_numbers(self.record.id, self.record.numbers)
         return self.stores.posteriors.load(self.record)
 
@@ -100,7 +104,7 @@ class TaskContext:
         return values if order is None else values[:, order]
 
     def record_of(self, dataset: str) -> Dataset:
-        """Return the record of a data set; raises ``dataset-not-found``."""
+        """Return the record of a data set; raises `ProblemError` (``dataset-not-found``)."""
         return self.stores.datasets.fetch(dataset)
 
     def extras(self, dataset: str) -> dict[str, Array]:
@@ -108,7 +112,10 @@ class TaskContext:
         return self.stores.datasets.load_extras(self.record_of(dataset))
 
     def calibration(self) -> Entry:
-        """Return the calibration of the job's posterior with default parameters; compute and store it if missing."""
+        """Return the calibration of the job's posterior with default parameters; compute and store it if missing.
+
+        A calibration finds the scale of draws: the factor on the posterior covariance.
+        """
         spec = CalibrationSpec()
         return self.find_result(spec) or self.keep_result(spec, spec.run(self))
 
@@ -123,7 +130,7 @@ class TaskContext:
 
     @cached_property
     def embedder(self) -> PosteriorEmbedder:
-        """Embedder of resamples of the job's data, which are embedded as the job's posterior was fitted."""
+        """Embeds random halves of the data of the job's posterior, by the method and parameters of its fit."""
         return PosteriorEmbedder.from_posterior(self.posterior, self.training())
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
@@ -133,9 +140,9 @@ class TaskContext:
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
         """Store the result of an analysis of the job's posterior or data set; return the result with its digest.
 
-        A calibration with default parameters is also written to the posterior's record. Raises ``not-finite-result``,
-        ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and an error such as ``dataset-not-found`` if the
-        posterior, data set or embedding that the result is about was deleted meanwhile.
+        A calibration with default parameters is also written to the posterior's record. Raises `ProblemError`:
+        ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; or a code such as
+        ``dataset-not-found`` if the posterior, data set or embedding that the result is about was deleted meanwhile.
         """
         if isinstance(spec, EmbeddingSpec) and not spec.scores:
             entry = self.keep_embedding(spec.recipe.id, entry)
@@ -156,7 +163,11 @@ class TaskContext:
         return self.stores.results.find(key)
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a part of an analysis, unless a record in `owners` no longer exists; raises ``not-finite-result``."""
+        """Store a part of an analysis under a key, unless a record in `owners` no longer exists.
+
+        `owners` are the ids of the records with which the part is deleted. Raises `ProblemError`
+        (``not-finite-result``).
+        """
         require_finite("embedding", entry)
         self.store(key, _with_digest(entry), owners)
 
@@ -196,7 +207,7 @@ def _with_digest(entry: Entry) -> Entry:
 
 
 def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
-    """Fit a posterior to values (n, d); `parameters` are those in a posterior's record (`PosteriorRecord.spec`)."""
+    """Fit a posterior to values (n, d) by the parameters in a posterior's record (`PosteriorRecord.spec`)."""
     neighbors_id = neighbors_of(parameters)
     neighbors = None if neighbors_id is None else stored_indices(stores.datasets.values(neighbors_id))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)
@@ -229,7 +240,10 @@ def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgr
 
 
 def require_finite(kind: str, result: Entry, may_be_nan: frozenset[str] = frozenset()) -> None:
-    """Raise ``not-finite-result`` if an array of a result, unless named by `may_be_nan`, has infinities or NaN."""
+    """Raise `ProblemError` (``not-finite-result``) if an array of a result has infinities or NaN.
+
+    `kind` is the kind of the result, for the message. Arrays whose names are in `may_be_nan` are not checked.
+    """
     for name, array in result.arrays.items():
         if name not in may_be_nan and not np.isfinite(array).all():
             raise refuse(

@@ -1,4 +1,4 @@
-"""Making draws from a posterior in a worker: `LANES` draws, called a lane group, are computed side by side."""
+"""Making draws from a posterior in a worker: `LANES` draws (a lane group) are computed together, in SIMD lanes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from worker.records.draws import DrawAddress
 
-# Bytes for each point in the allocated Lanczos vectors. Few of these vectors are used; the others take no memory.
+# Bytes for each point in the three arrays of Lanczos vectors (float64) that a solver of several draws allocates. Few
+# of the vectors are used; the others take no memory.
 _UNTOUCHED = 3 * (MAX_LANCZOS_STEPS + 2) * LANES * 8
 
 
@@ -39,7 +40,7 @@ def untouched_bytes(n_points: int) -> int:
 
 
 def group_size(posterior: Posterior) -> int:
-    """Return how many draws are computed side by side: `LANES` if the posterior's solver can, otherwise 1.
+    """Return how many draws are computed together: `LANES`, in SIMD lanes, if the posterior's solver can; otherwise 1.
 
     Raises MemoryError.
     """
@@ -48,7 +49,10 @@ def group_size(posterior: Posterior) -> int:
 
 
 def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
-    """Return the addresses of the `size` draws that are computed together with the draw `key`, which comes first."""
+    """Return the addresses of the draws that can be computed together with the draw `key`, which comes first.
+
+    Draws are computed in groups of `size` consecutive indices, in SIMD lanes; the first index is a multiple of `size`.
+    """
     first = key.index - key.index % size
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
@@ -56,7 +60,7 @@ def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
 def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
     """Make draws with one source and one alignment; return the draws in order, and the seconds per draw.
 
-    Raises MemoryError (`limited_drawing`), and ``no-convergence`` if a draw is not finite.
+    Raises MemoryError (`limited_drawing`), and `ProblemError` (``no-convergence``) if a draw is not finite.
     """
     started = time.perf_counter()
     with stage("drawing"), limited_drawing(posterior):

@@ -1,7 +1,7 @@
 """The sampler: a process of a worker that answers requests for single draws.
 
 The sampler keeps posteriors, compiled code and connections in memory, and computes up to `LANES` draws of one posterior
-side by side, as a lane group. A sampler may be killed at any moment, and a timer kills a sampler that hangs. A request
+together, in SIMD lanes. A sampler may be killed at any moment, and a timer kills a sampler that hangs. A request
 stays in its stream until it is answered, so the successor of a killed sampler makes the draws of all unanswered
 requests, one at a time.
 """
@@ -49,15 +49,17 @@ FLUSH_SECONDS = 1.0  # pause between two writes of counters to Redis
 MIN_GROWTH_BYTES = 2**28  # a sampler may grow by at least `GROWTH` times these bytes before it is replaced
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
 IDLE_SECONDS = 300.0  # a posterior that was not used for this long is dropped from memory
-# A sampler is killed if a lane group takes longer. Draws that are expected to take over a second are made by jobs.
+# A sampler is killed if draws that are computed together take longer. Jobs make draws that should take over a second.
 HUNG_SECONDS = 15.0
-# Limits, in seconds of work and in lane groups, on the requests that are read ahead to fill lane groups.
+# A sampler reads requests ahead, so that it can compute `LANES` draws of one posterior together: at most this many
+# seconds of work, and this many times `LANES` requests.
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8
-# For this long, requests for draws of the latest lane group, which may not be cached yet, are not drawn again.
+# Requests for the draws that were computed last are answered without drawing for this long: they may not be cached yet.
 LATEST_SECONDS = 1.0
 
 SOLVER_FACTOR = 4  # memory of a posterior with its solver, as a multiple of the bytes of the posterior's arrays
 
+# Stands for "none" in place of the draws that were computed last: posterior's id, addresses of draws, monotonic time.
 NO_GROUP: tuple[str, frozenset[DrawAddress], float] = ("", frozenset(), 0.0)
 
 log = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ class ResidentPosteriors:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # with bytes and time of last use, oldest first
+        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # with bytes, and time of last use; oldest first
 
     def get(self, id_: str) -> Posterior | None:
         """Return a posterior by its id, and record that it was used now; None if the posterior is not in memory."""
@@ -132,7 +134,7 @@ class SamplerLoop:
         self._claimed = time.monotonic()
         self._writer = ThreadPoolExecutor(1, "finish-draws")
         self._written: Future[object] | None = None  # the last call that was submitted to the writer thread
-        self._latest = NO_GROUP  # the latest lane group: id of the posterior, addresses of draws, monotonic time
+        self._latest = NO_GROUP  # the draws that were computed last
         self._waiting = RequestsInHand()
         self._ahead = LANES  # number of requests to read ahead
         self._slow: set[str] = set()  # ids of posteriors with slow draws, whose requests become jobs
@@ -165,7 +167,7 @@ class SamplerLoop:
             self._flush()
 
     def _step(self) -> None:
-        """Read requests, make the draws of the next lane group, and do the periodic work that is due."""
+        """Read requests, make up to `LANES` of the requested draws, and do the periodic work that is due."""
         self._read()
         self._is_busy[0] = bool(self._waiting)
         if self._waiting:
@@ -180,7 +182,10 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read more requests, unless the requests in hand fill a lane group; if none are in hand, wait for one."""
+        """Read more requests, unless those in hand suffice to compute `LANES` draws of one posterior together.
+
+        If there are no requests in hand, wait for one.
+        """
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:
@@ -193,10 +198,10 @@ class SamplerLoop:
             self._is_waiting = False
 
     def _draw_abandoned(self, *, of_predecessor: bool) -> None:
-        """Answer requests that ended samplers have left, one at a time, because one of them may crash a sampler.
+        """Answer requests that samplers have left when they ended, one at a time, because one may crash this sampler.
 
-        With `of_predecessor`, these are the requests of this sampler's predecessor; otherwise, those of any sampler
-        whose lease is over.
+        With `of_predecessor`, these are the requests of this sampler's predecessor; otherwise, the requests that any
+        sampler has held for more than `LEASE_SECONDS`.
         """
         for request in self._stream.claim_abandoned(of_predecessor=of_predecessor):
             self._draw(DrawBatch([request]))
@@ -211,8 +216,8 @@ class SamplerLoop:
     def _draw(self, batch: DrawBatch) -> None:
         """Answer a batch of requests.
 
-        Nothing is drawn if the draws are in the latest lane group, or if the posterior's draws are slow: the answer is
-        then that the draws are cached, or that a job should make them.
+        Nothing is drawn if the draws were among those computed last: the answer is then that they are cached. If draws
+        of this posterior are slow, the answer is that a job should make them.
         """
         posterior, latest, drawn_at = self._latest
         is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
@@ -240,8 +245,10 @@ class SamplerLoop:
     def _draw_uncached(self, batch: DrawBatch) -> None:
         """Make the draws of a batch; if making all together fails, make them one by one.
 
-        If there is room in the lane group, its other draws are made, too, and cached: they cost little. Raises as
-        `_posterior`, and MemoryError.
+        Draws are computed in groups of `LANES`, one in each SIMD lane. If the batch has fewer draws, the other draws of
+        the posterior with neighboring indices are also computed and cached, because they cost little. Raises
+        MemoryError, and `ProblemError` (``posterior-not-found``, ``posterior-damaged``, ``other-numbers``,
+        ``store-unavailable``).
         """
         posterior = self._posterior(batch.posterior)
         size = group_size(posterior)
@@ -276,7 +283,8 @@ class SamplerLoop:
     def _posterior(self, id_: str) -> Posterior:
         """Return a posterior from memory or storage.
 
-        Raises ``posterior-not-found``, ``posterior-damaged``, ``other-numbers``.
+        Raises `ProblemError` (``posterior-not-found``, ``posterior-damaged``, ``other-numbers``,
+        ``store-unavailable``).
         """
         posterior = self._resident.get(id_)
         if posterior is None:
@@ -301,7 +309,7 @@ class SamplerLoop:
 
         Answers that contain the draws are published first. Answers without the draws, which are large, are published
         after the draws are cached, because API processes read the draws from the cache. If a server does not answer,
-        the requests stay in their streams, and are claimed again after their lease.
+        the requests stay in their streams, and are claimed again after `LEASE_SECONDS`.
         """
         try:
             entries = draw_entries(keys, draws, seconds)

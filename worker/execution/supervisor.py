@@ -158,13 +158,16 @@ class Supervisor:
     def add(self, name: str, spawn: Callable[[], int], *, is_disposable: bool = False) -> Child:
         """Register a child and return it. `spawn` is called at each start: it starts a process and returns its pid.
 
-        `is_disposable`: as in `Child`.
+        `is_disposable` says whether the child's process may be killed if it must stop at once (see `Child`).
         """
         self.children.append(Child(name, spawn, is_disposable))
         return self.children[-1]
 
     def add_forked(self, name: str, run: Callable[[], int], *, is_disposable: bool = False) -> Child:
-        """Add a child whose processes are forked from this process and run a function; return the child."""
+        """Add a child whose processes are forked from this process and run a function; return the child.
+
+        `run` returns the exit code. `is_disposable` says whether the process may be killed if it must stop at once.
+        """
         return self.add(name, lambda: fork(name, run), is_disposable=is_disposable)
 
     def listen(self) -> None:

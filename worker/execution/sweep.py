@@ -63,9 +63,10 @@ def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]
 
 
 def find_records_without_files(stores: Stores) -> list[str]:
-    """Return the ids of the records that name files which are not in the store; raises ``store-unavailable``.
+    """Return the ids of the records that name files which are not in the store.
 
-    The files are only listed. The command `glle scrub` also reads them, and compares them with their digests.
+    The files are only listed. The command `glle scrub` also reads the files, and compares them with their digests.
+    Raises `ProblemError` (``store-unavailable``).
     """
     records = list(_records_with_files(stores))
     # Files are listed after the records are read, because a record is written after its files.

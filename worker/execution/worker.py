@@ -257,9 +257,10 @@ class TaskWorker(RqWorker):
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Count a killed process of a task; fail the job if the task caused this, because it would end so again.
+        """Count a killed process of a task; if the task was the cause, fail its job.
 
-        An interactive task that needs more memory is queued as a batch task instead (`handle_job_failure`).
+        A repetition would end in the same way. An interactive task that needs more memory is queued as a batch task
+        instead (`handle_job_failure`).
         """
         if self._is_beyond_memory(job, ret_val):
             self._overdue = job.id
@@ -293,7 +294,8 @@ class TaskWorker(RqWorker):
     def _is_beyond_memory(self, job: RqJob, status: int | None) -> bool:
         """Return whether an interactive task may succeed with more memory, as a batch task.
 
-        `status` is the wait status of its process: the exit code `BEYOND_MEMORY`, or a crash, are signs of this.
+        `status` is the wait status of the task's process. It shows that more memory may help by the exit code
+        `BEYOND_MEMORY`, or by a signal of a crash.
         """
         if status is None or job.origin != INTERACTIVE or self._prolonged == job.id:
             return False

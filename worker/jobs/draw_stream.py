@@ -43,12 +43,13 @@ DRAWN = "glle:drawn"  # prefix of the names of the channels for answers
 TURNS = "glle:draws"
 STREAM = "glle:draws:"  # prefix of the keys of the streams
 BELL = "glle:bell"
-MAX_RINGS = 64  # maximum length of the list `BELL`; beyond it, idle samplers find requests only after their wait
-ALWAYS_ACCEPTED = 100  # a tenant with fewer requests gets one more without counting the requests of all tenants
-MAX_ABANDONED = 8  # pending requests of a stream that one call checks
+MAX_RINGS = 64  # maximum length of the list `BELL`; while it is full, further requests wake no idle sampler
+# A tenant with fewer waiting requests may send one more, without a count of the requests of all tenants.
+ALWAYS_ACCEPTED = 100
+MAX_ABANDONED = 8  # a call of `claim_abandoned` checks at most this many unanswered requests of each stream
 MAX_SENT_BYTES = 2**18  # a larger draw is not part of the answer; the API process reads it from the cache
-MAX_DELIVERIES = 3
-LEASE_SECONDS = 30
+MAX_DELIVERIES = 3  # a request that this many samplers have read and not answered is refused
+LEASE_SECONDS = 30  # other samplers claim a request that a sampler has held for longer than this without an answer
 _SAMPLERS = "samplers"  # the consumer group
 _REFUSED = "refused"
 
@@ -126,7 +127,7 @@ for at = #KEYS + 1, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) en
 
 @dataclass(frozen=True)
 class DrawRequest:
-    """A request for one draw, as a sampler has read it from a stream.
+    """A request for one draw, as a sampler (a process that makes single draws) has read it from a Redis stream.
 
     Parameters
     ----------
@@ -203,7 +204,10 @@ class DrawAnswer:
 
 
 class SentDraw(list[str]):
-    """Ids of the stream entries by which this process has requested a draw; the last is "" while it is being sent."""
+    """Ids of the Redis stream entries by which this process has requested a draw, one for each attempt.
+
+    The last id is an empty text while the request is being sent.
+    """
 
 
 class DrawRequests:
@@ -243,7 +247,7 @@ class DrawRequests:
     async def send(self, name: str, metadata: Mapping[str, str]) -> str:
         """Request the draw with this name (`waited_name`); return the id of the stream entry.
 
-        `metadata` has the id of the HTTP request (`task_metadata`). Raises ``quota-exceeded``.
+        `metadata` has the id of the HTTP request (`task_metadata`). Raises `ProblemError` (``quota-exceeded``).
         """
         batch, _, draw = name.rpartition(" ")
         fields = ("name", batch, "draw", draw, "metadata", json.dumps(metadata), "reply", self._reply)
@@ -293,14 +297,14 @@ class DrawStream:
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
-        """Return up to `count` waiting requests; if no others wait, make the next `read` wait for a new request."""
+        """Return up to `count` waiting requests, and remember for the next `read` whether any others are left."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
         requests = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
         self._has_all = len(requests) < min(count, LANES)
         return requests
 
     def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
-        """Claim and yield, one by one, requests that ended samplers have not answered.
+        """Claim and yield, one by one, the requests that samplers read before they ended, and did not answer.
 
         Requests that were delivered `MAX_DELIVERIES` times are refused instead. The generator claims a request only
         when the caller has answered the previous one. A request that crashes this sampler therefore does not count as a
@@ -309,7 +313,8 @@ class DrawStream:
         Parameters
         ----------
         of_predecessor
-            Whether to claim the requests of this sampler's predecessor; otherwise, requests whose lease has ended.
+            Whether to claim the requests of this sampler's predecessor, which had the same name; otherwise, requests
+            that any sampler has held for more than `LEASE_SECONDS`.
 
         """
         for stream in _streams(self._client):
@@ -364,7 +369,8 @@ class DrawStream:
     def _claim(self, stream: str, entry: Mapping[str, Any], *, of_predecessor: bool) -> DrawRequest | None:
         """Claim a request, which counts as one more delivery, and return it; `entry` is an item of XPENDING's reply.
 
-        None if the request was answered or claimed meanwhile, or if it is refused after `MAX_DELIVERIES` deliveries.
+        Returns None if the request was answered or claimed meanwhile. After `MAX_DELIVERIES` deliveries, refuses the
+        request and returns None.
         """
         idle = 0 if of_predecessor else 1000 * LEASE_SECONDS
         claimed: Any = None
@@ -388,7 +394,18 @@ class DrawStream:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Number of requests by tenant, age of the oldest one in seconds, and number of requests with a sampler."""
+    """The unanswered requests for single draws.
+
+    Attributes
+    ----------
+    lengths
+        Number of requests of each tenant.
+    oldest_seconds
+        Age of the oldest request of any tenant; 0 if there is none.
+    drawing
+        Number of requests that a sampler has read already.
+
+    """
 
     lengths: dict[str, int]
     oldest_seconds: float
@@ -409,7 +426,7 @@ def stream_state(client: redis.Redis) -> StreamState:
             pipeline.xrange(stream, count=1)
             pipeline.xpending(stream, _SAMPLERS)
         replies = pipeline.execute(raise_on_error=False)
-    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]  # `pending` is an error if there is no group
+    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]  # `pending` may have errors
     for reply in (*lengths, *firsts):
         if isinstance(reply, redis.RedisError):
             raise reply

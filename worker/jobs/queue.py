@@ -60,7 +60,7 @@ SWEEP_SECONDS = 3600  # the stored files are swept this often, or more often if 
 MAX_RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps the record of an ended task this long; the job's record is kept longer
 FAILED_SECONDS = 86400  # RQ keeps the record of a failed task this long
-REPLICATION_MARK = "glle:replicated"
+REPLICATION_MARK = "glle:replicated"  # key of a test write, for which replicas are awaited
 REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
 STALE_SECONDS = 2.0  # an open job whose record has not changed for this time is compared with RQ
 SWEEP_JOBS = 200  # maximum number of open jobs that one sweep compares with RQ, chosen at random
@@ -125,13 +125,15 @@ class TaskQueue:
                 self._enqueue(job, id_, limit)
 
     def requeue(self, task: RqJob, parts: PartsSharding | None, end_execution: Callable[[Pipeline], None]) -> None:
-        """Replace the stopped interactive task of a job by a batch task, or by the shards in `parts`.
+        """Replace the stopped interactive task of a job by a batch task, which makes the first shard if there are any.
 
         One transaction ends the execution, changes the job's record, deletes the stopped task and adds the new one. If
         the process is killed before the transaction, nothing has changed, and RQ repeats the stopped task.
 
         Parameters
         ----------
+        parts
+            Division of an analysis into shards; None if one task does the whole job.
         end_execution
             Adds the commands that end the task's execution to a pipeline.
 
@@ -155,9 +157,10 @@ class TaskQueue:
         self._client.transaction(replace_task, job_key(task.args[0]))
 
     def prolong(self, task: RqJob) -> bool:
-        """Let a running interactive task count as a batch task of its tenant; return False if that is too many.
+        """Let a running interactive task count as a batch task of its tenant.
 
-        Waiting batch tasks of the tenant count, too. Without API keys there is one tenant, which may have any number.
+        Return False if the tenant would then have more waiting and running batch tasks than its share. Without API keys
+        there is one tenant, which may have any number.
         """
         interactive = RateLimitRegistry.from_job(task)
         batches = self._batches(task)
@@ -174,7 +177,7 @@ class TaskQueue:
         return True
 
     def release(self, task: RqJob) -> None:
-        """End what `prolong` has begun, after the task has ended: the tenant may have another batch task."""
+        """Call this when a task for which `prolong` returned True has ended: its tenant may have another batch task."""
         self._batches(task).release_and_enqueue(task.id)
 
     def abandon(self, worker: str) -> None:
@@ -261,13 +264,14 @@ class TaskQueue:
         A master updates its replicas after it has answered. If the master is killed in between, its last writes are
         lost. Replication keeps the order of writes, so a replica that has one write has all earlier writes.
 
-        Raises ``not-replicated`` if the replicas lack the mark after one second, or a new master lacks the job.
+        Raises `ProblemError` (``not-replicated``) if too few replicas have confirmed a test write after one second, or
+        if a new master lacks the job.
         """
         replicas = self._replicas
         if not replicas:
             return
         with self._client.pipeline(transaction=False) as pipeline:
-            # WAIT covers only writes on the connection that sends it, so a mark is written on this connection.
+            # WAIT covers only writes on the connection that sends it, so a test value is written on this connection.
             pipeline.set(REPLICATION_MARK, now_ms(), ex=REPLICATION_MARK_SECONDS)
             pipeline.wait(replicas, REPLICATION_WAIT_MS)
             pipeline.exists(job_key(id_))  # a new master may lack the job
@@ -295,8 +299,8 @@ class TaskQueue:
         neither in the queue nor in the registry, although the task's status is `queued`. RQ keeps a list of such tasks,
         but checks this list only once a minute.
 
-        Raises ``worker-lost`` if a task has failed in RQ, and ``job-timeout`` if a task runs beyond its time limit, as
-        it may in a call that handles no signals.
+        Raises `ProblemError`: ``worker-lost`` if a task has failed in RQ, and ``job-timeout`` if a task runs beyond its
+        time limit, as it may in a call that handles no signals.
         """
         tasks, limit = fetch_tasks(self._client, ids), self._limit(job)
         waiting, running = self._waiting(), self._running()
@@ -460,7 +464,10 @@ def task_ids(job: Job) -> list[str]:
 
 
 def _call(job: Job, id_: str) -> tuple[str, list[Any]]:
-    """Return the name of the function that a task calls, a key of `worker.execution.tasks.HANDLERS`, and arguments."""
+    """Return the name and the arguments of the function that a task calls.
+
+    The name is a key of `worker.execution.tasks.HANDLERS`.
+    """
     _, _, shard = id_.rpartition("-s")
     if job.kind == "fit":
         return FIT, [job.id]

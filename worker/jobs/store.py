@@ -199,7 +199,10 @@ class JobStore:
         return job if job is not None and self.tenant in {None, job.tenant} else None
 
     def fetch(self, id_: str) -> Job:
-        """Return a job by its id; raises ``job-not-found`` if there is no record, or another tenant has the job."""
+        """Return a job by its id.
+
+        Raises `ProblemError` (``job-not-found``) if there is no record, or if the job belongs to another tenant.
+        """
         if (job := self.get(id_)) is None:
             raise refuse(
                 "job-not-found",
@@ -231,7 +234,10 @@ class JobStore:
         return int(is_open), int(nbytes or 0)
 
     def claim_holder(self, claim: str) -> Job | None:
-        """Return the last job that was created with `claim` (see `create`), or None if it has no record."""
+        """Return the last job that was created for requests with the text `claim`, or None if it has no record.
+
+        The text is equal for equal requests, such as a digest of the specification.
+        """
         raw = self._client.get(self._claim(claim))
         return None if raw is None else self.get(text(raw))
 
@@ -256,7 +262,7 @@ class JobStore:
         before
             Cursor of a job, after which the list goes on.
         status, kind
-            If given, only jobs with this status or kind are wanted.
+            Select the jobs with this status and kind; None selects all.
 
         """
         key, upper = tenant_key(lua_scripts.INDEX, self.tenant or DEFAULT), "+" if before is None else f"({before}"
@@ -273,7 +279,10 @@ class JobStore:
             upper = f"({members[-1]}"
 
     def delete(self, id_: str) -> Job:
-        """Remove the record of an ended job, and return the job; raises ``job-not-found``, ``job-not-ended``."""
+        """Remove the record of an ended job, and return the job.
+
+        Raises `ProblemError` (``job-not-found``, ``job-not-ended``).
+        """
         job = self.fetch(id_)
         if not self._remove(args=[job.tenant, now_ms(), 0, 1, id_]):
             raise refuse(
@@ -322,8 +331,9 @@ class JobStore:
     def requeue(self, job: Job, parts: PartsSharding | None, pipeline: Pipeline) -> Job:
         """Add commands to a transaction that set a job back to ``queued``, as a batch job; return the changed job.
 
-        `parts` is the new division of an analysis into shards, if any. The progress of a job without shards begins
-        again; the counts of shards stay. A job that was cancelled or has ended does not change.
+        `parts` is the new division of an analysis into shards, or None. A job without shards begins again, with no
+        steps done; a job with shards keeps the number of finished steps of each. A job that was cancelled or has ended
+        does not change.
         """
         fields: dict[str, Any] = {"queue": BATCH, "stage": "queued"}
         fields |= {} if job.sharding else {"done": 0}
@@ -332,7 +342,10 @@ class JobStore:
         return replace(job, queue=BATCH, parts=parts or job.parts)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
-        """Write the progress of a running job: `done` of `total` steps, and the stage; raises as `stage`."""
+        """Write the progress of a running job: `done` of `total` steps, and the stage.
+
+        Raises `Cancelled` if the job is not running any more, so that its work must stop.
+        """
         self.stage(id_, stage, done=done, total=total)
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
@@ -376,7 +389,7 @@ class JobStore:
     def cancel(self, id_: str) -> Job:
         """Cancel a queued job, or set a running job to ``cancelling``, so that its task stops; return the job.
 
-        A job that has ended does not change. Raises ``job-not-found``.
+        A job that has ended does not change. Raises `ProblemError` (``job-not-found``).
         """
         self.fetch(id_)  # raises an error for a missing record or another schema
         self._move(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")

@@ -74,7 +74,11 @@ class Counters:
         self._add({(*series, str(bisect_left(BUCKETS, seconds))): 1, (*series, "us"): round(seconds * 1e6)})
 
     def observe_counts(self, *series: str, counts: Sequence[float], seconds: float) -> None:
-        """Add many durations to a histogram: `counts` in each of `BUCKETS` (and beyond), and their sum in seconds."""
+        """Add many durations to a histogram; `series` is the histogram's name, followed by its labels.
+
+        `counts` has the number of durations in each of `BUCKETS`, and last the number beyond all of them; `seconds` is
+        the sum of all durations.
+        """
         buckets = {(*series, str(bucket)): int(count) for bucket, count in enumerate(counts) if count}
         self._add({**buckets, (*series, "us"): round(seconds * 1e6)})
 

@@ -22,7 +22,10 @@ def task_metadata() -> dict[str, str]:
 
 @contextmanager
 def on_behalf(task_metadata: Mapping[str, str], job: str) -> Iterator[None]:
-    """Let log lines and new tasks have the id of a job, and of the request in `task_metadata`, during the context."""
+    """During the context, let log lines have the ids of a job and of an HTTP request, and new tasks the request's id.
+
+    `job` is the id of the job, and the member ``request_id`` of `task_metadata` the id of the request.
+    """
     request_token = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
     job_token = JOB_ID.set(job)
     try:

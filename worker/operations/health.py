@@ -54,7 +54,7 @@ class Check:
     state: State
     detail: str
     remedy: str = ""
-    code: str = ""  # code of the problem, as in problem+json
+    code: str = ""  # code of the problem, as in problem+json; empty if the state is ``ok``
 
     @classmethod
     def from_problem(cls, name: str, problem: Problem, state: State = "problem") -> Self:
@@ -134,7 +134,7 @@ def readiness(stores: Stores) -> list[Check]:
 
 
 def records_check(stores: Stores) -> Check:
-    """Check that neither records nor files are lost (`worker.storage.mark`); only warn if the files' store is away."""
+    """Check that neither records nor files are lost (`worker.storage.mark`); only warn if the store does not answer."""
     state: State = "problem"
     try:
         loss = stores.mark.find_loss(MAX_CHECK_AGE_SECONDS)

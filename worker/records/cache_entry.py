@@ -47,7 +47,10 @@ def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
 
 
 def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
-    """Return the entry that `pack_entry` packed; None if a field is missing, or the data are shorter or longer."""
+    """Return the entry whose `head` and `data` are from `pack_entry`.
+
+    Returns None if one of them is missing or empty, or if `data` has another length than the arrays in the head.
+    """
     if not head or data is None:
         return None
     content = json.loads(head)

@@ -36,7 +36,8 @@ class Dataset:
     source
         Where the data come from, such as the format of the upload and the roles of its columns.
     stored
-        The npy files of the arrays: of `values` (n, d), and of the arrays in `EXTRAS` that exist.
+        The npy file of each array, by name: ``values`` (n, d), and those of ``labels``, ``colors``, ``coordinates`` and
+        ``ids`` that the data set has.
 
     """
 
@@ -108,7 +109,10 @@ def content_digest(
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Return whether labels are floats, such as 0 and 1e-310, whose bytes are also valid texts of two characters."""
+    """Return whether labels are floats, such as 0 and 1e-310, whose bytes are also valid texts of two characters.
+
+    numpy stores a character of a text in four bytes.
+    """
     if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False
     return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

@@ -16,10 +16,14 @@ from worker.records.cache_entry import file_bytes
 from worker.records.ids import digest
 from worker.records.sharding import MAX_SHARDS
 
-AUTO: Literal["auto"] = "auto"  # in place of a scale: the scale that the posterior's calibration has found
-_GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # with another `NUMBERS`, draws may have other bits
-MAX_SHARD_BYTES = 2**26  # maximum bytes of a shard, which a worker keeps in memory until it writes the file
-QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most this long; a job makes slower ones
+# In place of a scale (the factor on the posterior covariance): the scale that the posterior's calibration has found.
+AUTO: Literal["auto"] = "auto"
+# Prefix of the cache keys of draws. It has the version of the engine's results, because another one may change bits.
+_GROUPS = versioned_key(f"lanes:{NUMBERS}:")
+# Maximum bytes of a shard (the draws that one task makes), which a worker keeps in memory until it writes the file.
+MAX_SHARD_BYTES = 2**26
+# A sampler process makes single draws that are expected to take at most this long; jobs make slower ones.
+QUICK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class DrawAddress:
     scale
         Factor on the posterior covariance.
     source
-        ``posterior`` or ``prior``.
+        Distribution from which the weights are drawn: ``posterior`` or ``prior``.
     align
         How the draw is aligned to the reference embedding: ``procrustes`` or ``none``.
 
@@ -46,9 +50,10 @@ class DrawAddress:
     align: str
 
     def group_key(self, posterior: str) -> str:
-        """Return the cache key that the draw shares with its lane group.
+        """Return the cache key under which this draw of a posterior is stored, together with its lane group.
 
-        A lane group is computed side by side: the `LANES` draws that differ only in ``index % LANES``.
+        A lane group is the `LANES` draws that are computed together, in SIMD lanes: draws that differ only in
+        ``index % LANES``.
         """
         group = f"{self.index // LANES}:{self.scale!r}:{self.source}:{self.align}"
         return f"{_GROUPS}{posterior}:{self.seed}:{group}"
@@ -75,7 +80,8 @@ class DrawsSpec:
     draw_seconds
         Expected seconds per draw if many draws are made together (`PosteriorRecord.draw_seconds`).
     shard_seconds
-        Expected seconds of work in one shard. Both times are recorded, because they would change with the settings.
+        Expected seconds of work in one shard (the draws that one task makes). The job's record has both times, so that
+        all its tasks divide the draws in the same way.
 
     """
 
@@ -123,10 +129,10 @@ class DrawsSpec:
 
     @property
     def per_shard(self) -> int:
-        """Number of draws in a shard, a multiple of `LANES`.
+        """Number of draws that one task makes (a shard): a multiple of `LANES`, the draws that are computed together.
 
-        As many as take `shard_seconds` and fit into `MAX_SHARD_BYTES`, but more if the job would otherwise have more
-        than `MAX_SHARDS` shards.
+        A shard has as many draws as take `shard_seconds` and fit into `MAX_SHARD_BYTES`, but more if the job would
+        otherwise have more than `MAX_SHARDS` shards.
         """
         in_time = int(self.shard_seconds / self.draw_seconds)
         in_memory = MAX_SHARD_BYTES // draws_bytes(self.n, self.p, 1)
@@ -135,7 +141,7 @@ class DrawsSpec:
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
+        """Number of shards, each of which is made by one task."""
         return math.ceil(self.total / self.per_shard)
 
     def shard_size(self, shard: int) -> int:
@@ -143,7 +149,10 @@ class DrawsSpec:
         return min(self.per_shard, self.total - shard * self.per_shard)
 
     def result_key(self, posterior: str, shard: int) -> str:
-        """Return the key under which the draws of a shard are stored; `scales` must be numbers, not ``auto``."""
+        """Return the key under which the result with the draws of a shard is stored.
+
+        `scales` must be numbers: `at` first replaces ``auto``.
+        """
         return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:

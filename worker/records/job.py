@@ -35,10 +35,12 @@ Kind = Literal[
 Priority = Literal["interactive", "batch"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
-POINTS, IS_INLINE = "inline", "is_inline"  # fields: points that came with the request, and whether there are any
-PARTS = "parts"  # field with the division of an analysis into shards
+# Fields of a job's record: the points that came with the request, and whether there are any.
+POINTS, IS_INLINE = "inline", "is_inline"
+PARTS = "parts"  # field of a job's record with the division of an analysis into shards
 OPEN_STATUSES = ("queued", "running", "cancelling")
-INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues: for the first seconds of a task, and for any length
+# RQ's queues: of tasks that should take a few seconds, and of all other tasks.
+INTERACTIVE, BATCH = "glle-interactive", "glle-batch"
 QUEUES = (INTERACTIVE, BATCH)
 
 # A fit below all of these limits takes about a second for data on a manifold. Such a fit begins as an interactive
@@ -75,11 +77,11 @@ class Job:
     priority
         ``interactive`` for work of a few seconds, which goes before ``batch``.
     queue
-        Queue of the job's tasks (`QUEUES`).
+        RQ queue of the job's tasks: ``glle-interactive`` or ``glle-batch``.
     is_inline
         Whether the points with the id `inline` came with the request and are in the record, not in a stored data set.
     parts
-        How an analysis is divided into shards, if several tasks compute its parts.
+        How an analysis is divided into shards, each made by one task; None if one task does the whole analysis.
 
     """
 
@@ -111,7 +113,7 @@ class Job:
 
     @property
     def dataset(self) -> str | None:
-        """Id of the data set of the request, if any."""
+        """Id of the data set that the request names, or None."""
         return self.spec.get("dataset")
 
     @property

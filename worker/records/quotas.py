@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
 FULL_RETRY_SECONDS = 60  # Retry-After of a request that succeeds only after the user has deleted something
-SHARE_RETRY_SECONDS = 1  # Retry-After of a request beyond a share, which is soon free: most requests take milliseconds
+# Retry-After of a request that exceeds its tenant's share: most requests take milliseconds, so others have soon ended.
+SHARE_RETRY_SECONDS = 1
 MAX_JOB_RETRY_SECONDS = 30  # longest Retry-After of a job beyond the limit of open jobs
 RECORD_BYTES = 2**13  # bytes that the quota allows for a posterior's record on average; most have some 3,000
 
@@ -33,7 +34,7 @@ _LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})
 
 @dataclass(frozen=True)
 class Quota:
-    """Limits of a tenant: 0 means no limit, and None means the tenant's share (`worker.records.shares`).
+    """Limits of a tenant: 0 means no limit, and None the tenant's share of what is free (`worker.records.shares`).
 
     Parameters
     ----------
@@ -99,7 +100,8 @@ class Quotas:
     def limit(self, name: str, tenant: str) -> int:
         """Return a limit of a tenant, by the name of a field of `Quota`, such as ``jobs``.
 
-        The limit is a number, `SHARE` if no number is set, or `UNLIMITED` if there is only one tenant.
+        If no number is set, return `SHARE` (-1), the tenant's share of what is free; or `UNLIMITED` (0) if the service
+        can have only one tenant.
         """
         limit: int | None = getattr(self.for_tenant(tenant), name)
         if limit is not None:

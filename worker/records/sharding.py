@@ -21,14 +21,14 @@ MAX_SHARDS = 500  # maximum per job; each shard is a task of RQ, and enqueuing a
 
 @dataclass(frozen=True)
 class PartsSharding:
-    """How an analysis is divided into shards of parts; the last task of the job combines all parts.
+    """How the parts of an analysis are divided among tasks: each task makes one shard, and a last task combines all.
 
     Parameters
     ----------
     stage
         Name of the job's stage in which its parts are made.
     sizes
-        Number of steps in each part: its resamples, or 1 for the audit of a candidate.
+        Number of steps of progress in each part: how many random halves of the data it embeds, or 1 if it audits a map.
     per_shard
         Number of parts in a shard.
 
@@ -42,8 +42,8 @@ class PartsSharding:
     def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, max_seconds: float) -> Self | None:
         """Divide parts that are expected to take `seconds` each into shards of at most `max_seconds`.
 
-        Returns None, so that one task makes all parts, if there is only one part, or if all parts together are
-        expected to take at most `max_seconds`.
+        `sizes` has the number of steps in each part. Returns None, so that one task makes all parts, if there is only
+        one part, or if all parts together are expected to take at most `max_seconds`.
         """
         total = seconds * len(sizes)
         if total <= max_seconds or len(sizes) < 2:
@@ -58,7 +58,7 @@ class PartsSharding:
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
+        """Number of shards, each of which is made by one task."""
         return math.ceil(len(self.sizes) / self.per_shard)
 
     def parts(self, shard: int) -> range:

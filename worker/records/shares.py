@@ -75,12 +75,12 @@ def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> boo
 
 
 def allowed_of(limit: int, total: int) -> int:
-    """Return how much of `total` a tenant may hold while no other tenant holds anything."""
+    """Return how much of `total` a tenant may hold while no other tenant holds anything; `limit` as for `may_hold`."""
     return total * SHARE_FACTOR // (SHARE_FACTOR + 1) if limit == SHARE else limit or total
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return which fraction of a tenant's limit is used: `held` / what the tenant may hold if others hold nothing."""
+    """Return which fraction of its limit a tenant uses: `held`, divided by what it may hold if others hold nothing."""
     return held / max(1, allowed_of(limit, total))
 
 

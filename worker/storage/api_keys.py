@@ -182,7 +182,10 @@ class KeyStore:
         return bool(self._is_guarded)
 
     def exist(self) -> bool:
-        """Return whether a key was ever created, in which case requests need a key; asks Redis if not known yet."""
+        """Return whether a key was ever created, in which case requests need a key.
+
+        Redis is asked, unless this process knows already that a key was created.
+        """
         if not self._is_guarded and KEYS in self.records.usage():
             self._is_guarded = True
         return self.has_keys()
@@ -211,7 +214,10 @@ class KeyStore:
         return self.has_keys()
 
     def is_current(self, token: str | None) -> bool:
-        """Return whether `is_guarded` and `verify` can answer for this token, if any, without reading from Redis."""
+        """Return whether `is_guarded` and `verify` can answer without reading from Redis.
+
+        `token` is the bearer token of the request, or None if the request has none.
+        """
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             return False
@@ -238,8 +244,8 @@ class KeyStore:
         Raises
         ------
         ProblemError
-            ``invalid-key`` if the key is unknown, revoked, replaced or expired; ``record-unreadable``. As `is_guarded`
-            if Redis may have lost the key.
+            ``invalid-key`` if the key is unknown, revoked, replaced or expired; ``record-unreadable``; one of
+            `worker.storage.mark.LOSSES` if Redis may have lost the key; ``store-unavailable``.
 
         """
         key = self._match(token) or self._match(token, is_new=True)  # the key may have a new secret

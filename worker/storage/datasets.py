@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
-MAX_READ_ATTEMPTS = 3  # attempts to read a file, which another process may replace, or remove as a local copy
+# Attempts to read a file, because another process may meanwhile replace the file, or remove the local copy of it.
+MAX_READ_ATTEMPTS = 3
 
 DATASET_KIND = RecordKind[Dataset](
     "dataset",
@@ -57,7 +58,7 @@ class DatasetStore(FileStore[Dataset]):
     files
         Files of the data sets.
     room
-        Free space of the queue's Redis and of the disk, which a new data set needs.
+        Says whether the queue's Redis and the disk have space for a new data set.
     results
         Results about data sets, which are deleted with the data sets.
 
@@ -109,8 +110,9 @@ class DatasetStore(FileStore[Dataset]):
     def _write(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
         """Write the files of a data set, and then its record; return the record, and whether the data set is new.
 
-        `sources` has the content of each file, by the name of its array. If the data set exists meanwhile, only its
-        damaged files are replaced, and the new files are removed otherwise. Raises ``quota-exceeded``.
+        `sources` has the content of each file, by the name of its array. If another process has written the data set
+        meanwhile, its files are replaced if they are damaged, and otherwise the new files are removed. Raises
+        `ProblemError` (``quota-exceeded``).
         """
         stored = self.files.write_new({f"{name}.npy": source for name, source in sources.items()})
         new = replace(dataset, stored={name: stored[f"{name}.npy"] for name in sources})
@@ -135,7 +137,10 @@ class DatasetStore(FileStore[Dataset]):
         return new, True
 
     def id_of(self, table: Table) -> str:
-        """Return the id that `add` would give to a table; nothing is stored. Raises as `add` for invalid values."""
+        """Return the id that `add` would give to a table; nothing is stored.
+
+        Raises `ProblemError` (``not-finite``, ``inexact-integer``) for the first invalid value.
+        """
         return dataset_id(_sha256(table), self.tenant or DEFAULT)
 
     def values(self, id_: str) -> Array:
@@ -150,19 +155,22 @@ class DatasetStore(FileStore[Dataset]):
         return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the arrays that a data set has beside its values, such as ``labels``, by name; raises as `values`."""
+        """Return by name the arrays that a data set has in addition to its values, such as ``labels``.
+
+        Raises `ProblemError` (``dataset-not-found``, ``dataset-damaged``).
+        """
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:
         """Return the ids that the user gave to the rows of a data set, (n,) or (n, columns); None without ids.
 
-        Raises ``dataset-damaged``.
+        Raises `ProblemError` (``dataset-damaged``).
         """
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
     def require_room(self, nbytes: int) -> None:
-        """Raise ``quota-exceeded`` if `nbytes` more would exceed the tenant's quota of stored bytes."""
+        """Raise `ProblemError` (``quota-exceeded``) if `nbytes` more exceed the tenant's quota of stored bytes."""
         stored = self.usage()[STORED_BYTES] if self.quota else 0
         if stored + nbytes > self.quota > 0:
             raise too_many_bytes(self.tenant, nbytes, stored, self.quota)
@@ -206,7 +214,10 @@ def _stored_dtype(table: Table) -> np.dtype[Any]:
 
 
 def _sha256(table: Table) -> str:
-    """Return the SHA-256 of a table's content; raises as `checked_blocks` for invalid values."""
+    """Return the SHA-256 of a table's content.
+
+    Raises `ProblemError` (``not-finite``, ``inexact-integer``) for the first invalid value.
+    """
     dtype = _stored_dtype(table)
     blocks = checked_blocks(table.values, dtype, table.names)
     return content_digest(table.values.shape, dtype, table.names, table.extras, blocks)

@@ -1,8 +1,9 @@
 """The cache's Redis: single draws, and preliminary results of analyses that are still running.
 
-A draw is a pure function of its address, so a lost draw can be drawn again. The draws of a lane group share one Redis
-hash, in which the draw with index i has two fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and
-shapes of the arrays. Field ``data:i`` has the bytes of the arrays, one after another.
+A draw is a pure function of its address, so a lost draw can be drawn again. Up to `LANES` draws with consecutive
+indices, which are computed together (a lane group), share one Redis hash, in which the draw with index i has two
+fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and shapes of the arrays. Field ``data:i`` has the
+bytes of the arrays, one after another.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class EntryCache:
         return entry
 
     def put_draws(self, posterior: str, draws: Mapping[DrawAddress, Entry]) -> None:
-        """Cache draws of a posterior; raises ``cache-too-small`` if a draw takes over half of the server's memory."""
+        """Cache draws of a posterior.
+
+        Raises `ProblemError` (``cache-too-small``) if a draw takes more than half of the server's memory.
+        """
         hashes: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         for key, entry in draws.items():
             if entry.nbytes > self.budget // 2:

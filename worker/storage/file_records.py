@@ -45,7 +45,7 @@ class FileStore(RecordStore[R]):
     files
         Files of the records of all kinds.
     results
-        Store of the results about the resources, which are deleted with these; None if there are no results.
+        Store of the results about the resources; a resource is deleted with its results. None if there are no results.
 
     """
 
@@ -59,8 +59,8 @@ class FileStore(RecordStore[R]):
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
         """Remove a record, its files and the results about it; return the record, or None if none was removed.
 
-        Nothing is removed if one of the keys `unless_existing` exists. Arrays that are already memory-mapped stay
-        readable.
+        Nothing is removed if one of the Redis keys in `unless_existing` exists. Arrays that are already memory-mapped
+        stay readable.
         """
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
@@ -80,16 +80,17 @@ class FileStore(RecordStore[R]):
     def create_with_files(
         self, new: R, *, max_bytes: int = 0, while_running: str | None = None, while_existing: Sequence[str] = ()
     ) -> bool:
-        """Write a record whose files are written, unless a record with this id exists or a condition fails.
+        """Write the record `new`, whose files are already written, unless its id has a record or a condition fails.
 
-        Return whether a record with this id exists in the end. New files that this record does not name are removed.
+        Return whether this id has a record in the end. Files of `new` that the stored record does not name are removed.
 
         Parameters
         ----------
         max_bytes
             Quota of the tenant's stored bytes; 0: none.
         while_running, while_existing
-            As for `RecordStore.create`.
+            Redis keys of a job's record, and of other records: nothing is written unless this job is running and all
+            of these records exist.
 
         Raises
         ------
@@ -108,9 +109,10 @@ class FileStore(RecordStore[R]):
 
     @contextmanager
     def limited(self, new: R, max_bytes: int) -> Iterator[None]:
-        """Context in which the record of new files is written: if the record is refused, the files are removed.
+        """Return a context in which the caller writes the record `new`; if this fails, the files of `new` are removed.
 
-        Raises ``quota-exceeded`` in place of `LimitExceededError`; `max_bytes` is the quota of stored bytes.
+        A `LimitExceededError` in the context becomes the `ProblemError` ``quota-exceeded``; `max_bytes` is the tenant's
+        quota of stored bytes.
         """
         try:
             yield
@@ -135,7 +137,7 @@ class FileStore(RecordStore[R]):
     def read_entry(self, record: R, file: StoredFile) -> Entry | None:
         """Return the entry in a file of a record, or None if the record has been deleted.
 
-        Raises ``<kind>-damaged`` for a missing or changed file, and ``store-unavailable``.
+        Raises `ProblemError`: for a missing or changed file, for example ``posterior-damaged``; ``store-unavailable``.
         """
         try:
             return self.files.read_entry(file)
@@ -153,12 +155,14 @@ class FileStore(RecordStore[R]):
 
 
 def damaged_file(kind: str, subject: str, flaw: str, deletion: str, **details: str) -> ProblemError:
-    """Return the error ``<kind>-damaged`` for a file that is missing or has changed.
+    """Return the error, such as ``posterior-damaged``, for a file that is missing or has changed.
 
     Parameters
     ----------
+    kind
+        Kind of the record that names the file, such as ``posterior``.
     subject
-        Whose file it is, for the message.
+        What the file belongs to, for the message, such as "posterior post_1".
     flaw
         "is missing" or "has changed".
     deletion

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from worker.base.problems import Problem
     from worker.base.settings import Settings
 
-ADDRESSES = "servers.json"  # file in the data folder while the embedded servers of `glle up` run
+ADDRESSES = "servers.json"  # file that the data folder has while the embedded servers of `glle up` run
 PROBE_BYTES = 4096  # bytes of a test write
 CAPACITY_CHECK_SECONDS = 1.0  # pause between two checks of the free disk space and of the server's memory
 HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused
@@ -52,9 +52,9 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
-    """Return the error for a new job if the job's results are stored on a disk with less than its reserve free.
+    """Return the error for a new job if results are stored on a disk with too little free space for them.
 
-    Otherwise, and if an object store has the results, return None.
+    Return None if more than the reserve (`worker.base.disk`) is free, or if an object store has the results.
     """
     folder = Path(settings.data_dir)
     if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
@@ -64,7 +64,10 @@ def _files_refusal(settings: Settings) -> ProblemError | None:
 
 
 def memory_share(info: dict[str, Any]) -> float | None:
-    """Return which share of its memory limit a Redis server uses, from its INFO; None without a limit or a figure."""
+    """Return which share of its memory limit a Redis server uses; `info` is the server's reply to INFO.
+
+    Return None if the server has no limit, or does not report how much memory it uses.
+    """
     limit, used = int(info.get("maxmemory", 0)), info.get("used_memory")
     if not limit or used is None:
         return None
@@ -102,7 +105,7 @@ class QueueCapacity:
         return self._disk is not None or (self._share or 0.0) > HIGH_WATER
 
     def require(self) -> None:
-        """Raise ``redis-full`` or ``storage-full`` if new jobs are refused."""
+        """Raise `ProblemError` (``redis-full`` or ``storage-full``) if new jobs are refused."""
         if self.is_full:
             raise self.refusal()
 

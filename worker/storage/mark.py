@@ -70,7 +70,7 @@ _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Mark:
-    """Content of the mark: which records Redis had at some time.
+    """Content of the mark, a file beside the stored files: which records Redis had at some time, to notice losses.
 
     Parameters
     ----------
@@ -101,7 +101,10 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class _RedisState:
-    """What Redis says now: id of the service, whether the mark was written, schema, and the numbers as in `Mark`."""
+    """What Redis says now: id of the service, whether the mark was written, schema, and the numbers as in `Mark`.
+
+    `service` is None, and `schema` is 0, if Redis has none.
+    """
 
     service: str | None
     is_marked: bool
@@ -112,7 +115,9 @@ class _RedisState:
 
 
 class RecordsMark:
-    """Compares the mark with the records in Redis, to find losses, and writes the mark.
+    """Finds losses of records and files, by comparing Redis with the mark; also writes the mark.
+
+    The mark is a small file beside the stored files, which says what records Redis had.
 
     Parameters
     ----------
@@ -137,18 +142,20 @@ class RecordsMark:
         self._checked_at = -MAX_CHECK_AGE_SECONDS  # monotonic time of the last check for a request
 
     def find_loss(self, max_age: float = MARK_READ_SECONDS) -> ProblemError | None:
-        """Return a problem whose code is one of `LOSSES`, or None if neither records nor files are lost.
+        """Compare Redis with the mark, the file beside the stored files that says what records Redis had.
+
+        Return an error whose code is one of `LOSSES`, or None if neither records nor files are lost.
 
         Parameters
         ----------
         max_age
-            Age of the mark in seconds from which it is read again from the store.
+            The mark is read again from the store if it was read longer ago than this, in seconds.
 
         Raises
         ------
         ProblemError
-            ``store-unavailable``, if the mark was never read. If the store fails later, the mark as it was read last is
-            used.
+            ``store-unavailable``, if the store fails and this process has never read the mark. If the store fails
+            later, the mark is used as it was read last.
         redis.RedisError
 
         """
@@ -158,7 +165,7 @@ class RecordsMark:
         return loss
 
     def require_no_loss(self) -> None:
-        """Raise the problem that `find_loss` returns, if any."""
+        """Raise `ProblemError`, whose code is one of `LOSSES`, if records or files are lost (`find_loss`)."""
         if (loss := self.find_loss()) is not None:
             raise loss
 
@@ -167,7 +174,9 @@ class RecordsMark:
         return not is_write and self._loss is None and time.monotonic() < self._checked_at + MAX_CHECK_AGE_SECONDS
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
-        """Raise the problem that `find_loss` returns for a request, if any; write the mark of a new service.
+        """Raise `ProblemError` for an HTTP request if records or files are lost (`find_loss`).
+
+        If the service is new, write the mark, by which losses are noticed later.
 
         Parameters
         ----------
@@ -188,9 +197,10 @@ class RecordsMark:
             raise ProblemError(self._loss.problem)
 
     def start_refusal(self) -> str:
-        """Return why this process must not start, a loss, or an empty text; write the mark of a new service.
+        """Return why this process must not start, because records or files are lost; or an empty text if it may start.
 
-        If a server does not answer, the process may start, because /readyz reports this.
+        If the service is new, also write the mark, by which losses are noticed later. If a server does not answer, the
+        process may start, because /readyz reports this.
         """
         loss = None
         with suppress(ProblemError, redis.RedisError):
@@ -203,8 +213,8 @@ class RecordsMark:
         """Write the mark, by which losses are noticed, again if records have changed.
 
         A change is left out until it is `CHANGE_SETTLING_SECONDS` old, because a failover of Redis may lose it, except
-        for the first record and the first API key. After a loss, nothing is written. Raises ``store-unavailable``,
-        ``storage-full`` and `redis.RedisError`.
+        for the first record and the first API key. After a loss, nothing is written. Raises `ProblemError`
+        (``store-unavailable``, ``storage-full``) and `redis.RedisError`.
 
         Parameters
         ----------
@@ -226,9 +236,10 @@ class RecordsMark:
             self._write(new)
 
     def accept_loss(self) -> None:
-        """Declare that the records and files that are left are all, by a new mark with a new id; raises as `renew`.
+        """Accept a loss: write a new mark, with a new id of the service, for the records and files that are left.
 
-        Also raises ``other-schema``, because this version cannot read records of another schema.
+        Raises `ProblemError`: ``other-schema``, because this version cannot read records of another schema;
+        ``store-unavailable``; ``storage-full``. Raises `redis.RedisError`.
         """
         if (loss := self.find_loss(0.0)) is not None and loss.problem.code == "other-schema":
             raise loss
@@ -254,7 +265,10 @@ class RecordsMark:
         self._loss = None
 
     def _compare(self, max_age: float) -> ProblemError | None:
-        """Compare mark, Redis and store; return a loss, or None. A mark that was read `max_age` ago is read again."""
+        """Compare mark, Redis and store; return the error that describes a loss, or None.
+
+        The mark is read again if it was read more than `max_age` seconds ago.
+        """
         try:
             mark = self._read_mark(max_age)
         except ProblemError as error:
@@ -295,7 +309,10 @@ class RecordsMark:
         return self._mark
 
     def _has_mark(self, now: float, max_age: float) -> bool:
-        """Return whether the mark need not be read: it was read less than `max_age` ago, or a read has just failed."""
+        """Return whether the mark need not be read again: it was read less than `max_age` seconds ago.
+
+        True also for `MARK_READ_SECONDS` after a failed reading, if the mark was read before.
+        """
         return self._has_read and now < max(self._read_at + max_age, self._failed_at + MARK_READ_SECONDS)
 
     @property
@@ -318,9 +335,10 @@ class RecordsMark:
         )
 
     def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
-        """Return the mark for the newest state of Redis that is `CHANGE_SETTLING_SECONDS` old, or the present mark.
+        """Return a mark with the newest state of Redis that is at least `CHANGE_SETTLING_SECONDS` old.
 
-        Remember `state`, the present one, for later calls.
+        If no such state is newer, return the present `mark`, or the first mark if `mark` says nothing about records
+        yet. Remember `state`, the present state of Redis, for later calls.
         """
         now = time.monotonic()
         self._settling.append((now, state))

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from worker.storage.object_store.files import ObjectFiles
     from worker.storage.results import ResultStore
 
-ARRAYS = "arrays_sha256"  # name of the digest of the arrays, in the provenance and in the metadata of the file
-NEIGHBORS_MEMBER = "neighbors"  # member of `PosteriorRecord.spec`: id of the data set with the user's neighbors
+ARRAYS = "arrays_sha256"  # name of the digest of a posterior's arrays, in its provenance and in its file's metadata
+# Member of `PosteriorRecord.spec`: id of the data set with the neighbors that the user passed in place of a search.
+NEIGHBORS_MEMBER = "neighbors"
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
@@ -63,7 +64,8 @@ class PosteriorRecord:
     provenance
         Versions of software, and machine, that made the fit, so that it can be repeated.
     calibration
-        First calibration, which determines the scale ``auto`` of all requests; None: not calibrated yet.
+        First calibration. It determines the factor on the posterior covariance (the scale) of all draws that are
+        requested with ``scale="auto"``. None: not calibrated yet.
     file
         File with the posterior's head and arrays.
 
@@ -97,7 +99,7 @@ class PosteriorRecord:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """Ids of the data sets that the fit has read: the data, and the neighbors if the user gave neighbors."""
+        """Ids of the data sets that the fit has read: the data, and the neighbors if the user passed some."""
         neighbors = neighbors_of(self.spec)
         return (self.dataset,) if neighbors is None else (self.dataset, neighbors)
 
@@ -118,7 +120,7 @@ class PosteriorRecord:
 
     @cached_property
     def state(self) -> str:
-        """Text that differs between two fits with the same id, of which the first was deleted, for caches."""
+        """Text for the keys of caches; it changes if the posterior is deleted and fitted again under the same id."""
         return f"{self.id} {self.created}"
 
 
@@ -157,7 +159,9 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         super().__init__(client, POSTERIOR_KIND, files, results)
 
     def require_room(self) -> None:
-        """Raise ``quota-exceeded`` if the tenant's posteriors, or the bytes of their records, have reached the quota.
+        """Raise `ProblemError` (``quota-exceeded``) if the tenant may have no more posteriors.
+
+        The quota limits the number of posteriors, and the bytes of their records.
 
         Concurrent fits may all pass this check, so the quota can be exceeded by as many posteriors as jobs are running.
         In return, no finished fit is lost.
@@ -208,8 +212,8 @@ class PosteriorStore(FileStore[PosteriorRecord]):
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
         """Write a calibration to the record of a posterior, unless it has one; return the calibration in the record.
 
-        The first calibration stays, so that the scale ``auto`` is one number on all machines. Without a record, return
-        `calibration`.
+        The first calibration stays, so that draws with ``scale="auto"`` have one scale on all machines. Without a
+        record, return `calibration`.
         """
         record = self.change(id_, lambda old: old if old.calibration else replace(old, calibration=calibration))
         return (None if record is None else record.calibration) or calibration
@@ -237,7 +241,10 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return entry
 
     def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
-        """Return the posterior that a record describes, read from its file; raises as `arrays`."""
+        """Return the posterior that a record describes, read from its file.
+
+        Raises `ProblemError` (``posterior-not-found``, ``posterior-damaged``, ``store-unavailable``).
+        """
         entry = self.arrays(record)
         return glle_engine.Posterior.from_parts(entry.meta["head"], entry.arrays)
 

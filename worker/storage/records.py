@@ -133,9 +133,10 @@ class RecordKind(Generic[R]):
     parse
         Constructs a record from its members as keyword arguments.
     counts
-        Returns how much a record adds to the counters of its tenant's usage, by their names.
+        Returns how much a record adds to each counter of its tenant's usage, by the name of the counter.
     sets
-        Returns the names of sets in which a record is listed, beside those for all records, its name and its tags.
+        Returns the names of further sets in which a record is listed. Every record is listed in the set of all records,
+        and in the sets of its name and of its tags.
 
     """
 
@@ -147,7 +148,7 @@ class RecordKind(Generic[R]):
     sets: Callable[[R], Sequence[str]] = lambda _: ()
 
     def load(self, id_: str, raw: str | bytes) -> R:
-        """Parse a stored record; raises as `worker.base.versions.load_record`.
+        """Parse a stored record; raises `ProblemError` (``record-unreadable``, ``other-schema``).
 
         Parsed records are cached, so callers must not change the dictionaries and lists in them.
         """
@@ -165,9 +166,9 @@ class RecordKind(Generic[R]):
         return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
-        """Return the Redis key of a sorted set of a tenant's records: of all, or of those in the set `name`.
+        """Return the Redis key of a sorted set that lists records of a tenant.
 
-        `name` is such as ``tag:mine``, or one of `sets`.
+        `name` is the name of the set, such as ``tag:mine``; an empty name means the set of all records.
         """
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
 
@@ -226,11 +227,18 @@ class RecordStore(Generic[R]):
         return store
 
     def get(self, id_: str) -> R | None:
-        """Return a record by its id; None if no record exists, or another tenant's; raises as `RecordKind.load`."""
+        """Return a record by its id; None if no record exists, or if it belongs to another tenant.
+
+        Raises `ProblemError` (``record-unreadable``, ``other-schema``).
+        """
         return self._visible(id_, self._client.get(self.kind.key(id_)))
 
     def fetch(self, id_: str) -> R:
-        """Return a record by its id; raises an error such as ``dataset-not-found`` where `get` returns None."""
+        """Return a record by its id.
+
+        Raises `ProblemError`, for example ``dataset-not-found``, if no record exists, or if it belongs to another
+        tenant.
+        """
         if (record := self.get(id_)) is None:
             raise self.kind.not_found(id_)
         return record
@@ -267,9 +275,11 @@ class RecordStore(Generic[R]):
         return self._replace("", None, record, limits, while_running, needed=while_existing) == "done"
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
-        """Replace a record by `change(record)`; return the new record, or None without a record; raises as `create`.
+        """Replace a record by `change(record)`; return the new record, or None if there is no record.
 
-        `change` is called again if another process changes the record meanwhile, so that no change is lost.
+        `change` is called again if another process changes the record meanwhile, so that no change is lost. `limits`
+        has the largest allowed values of the tenant's counters (0: no limit); `LimitExceededError` is raised if the
+        change would exceed one.
         """
         while (stored := self._find_stored(id_)) is not None:
             digest, old = stored
@@ -279,9 +289,10 @@ class RecordStore(Generic[R]):
         return None
 
     def rename(self, id_: str, changes: dict[str, Any], check: Callable[[R], object] = lambda _: None) -> R:
-        """Change name and tags of a record by a JSON merge patch (RFC 7396); return the record; raises as `fetch`.
+        """Change name and tags of a record by a JSON merge patch (RFC 7396); return the record.
 
-        `check` is called with the record before the change; an error that it raises prevents the change.
+        `check` is called with the record before the change; an error that it raises prevents the change. If there is no
+        record, `ProblemError` is raised, for example ``dataset-not-found``.
         """
         defaults: dict[str, Any] = {"name": None, "tags": []}
         labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
@@ -313,7 +324,7 @@ class RecordStore(Generic[R]):
         before
             Cursor of a record, after which the list goes on.
         name, tags
-            If given, only records with this name and all these tags are wanted.
+            Select the records with this name, unless it is None, and with all of these tags.
 
         """
         label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
@@ -323,11 +334,17 @@ class RecordStore(Generic[R]):
             yield member, record if is_match else None
 
     def ids_in(self, name: str) -> list[str]:
-        """Return the ids of the tenant's records in a set, such as ``of:ds_1``; of all if `name` is empty."""
+        """Return the ids of the tenant's records that a set lists; an empty `name` means all records.
+
+        The set ``of:ds_1``, for example, lists the records that belong to data set ds_1.
+        """
         return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, -1)]
 
     def set_of(self, name: str) -> str:
-        """Return the Redis key of a set of the tenant's records, such as ``of:ds_1``; of all if `name` is empty."""
+        """Return the Redis key of a sorted set that lists records of the tenant; an empty `name` means all records.
+
+        The set ``of:ds_1``, for example, lists the records that belong to data set ds_1.
+        """
         return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def all(self) -> Iterator[tuple[str, str]]:
@@ -355,7 +372,7 @@ class RecordStore(Generic[R]):
             upper = f"({members[-1]}"
 
     def _find_stored(self, id_: str) -> tuple[str, R] | None:
-        """Return the SHA-1 of a stored record, and the record; None where `get` returns None."""
+        """Return the SHA-1 of a stored record, and the record; None if no record exists, or another tenant has it."""
         raw: Any = self._client.get(self.kind.key(id_))
         record = self._visible(id_, raw)
         return None if record is None else (sha1(raw, usedforsecurity=False).hexdigest(), record)
@@ -381,8 +398,23 @@ class RecordStore(Generic[R]):
     ) -> str:
         """Replace the record `old` by `new`, if the stored record still has this SHA-1 `digest`.
 
-        Without `old`, and with an empty digest, a record is created; without `new`, the record is deleted. Return the
-        reply of the script `_REPLACE`, which describes the other parameters, too.
+        Without `old`, and with an empty digest, a record is created; without `new`, the record is deleted. Returns
+        ``done``; ``changed`` if the stored record has another digest; or ``unwanted`` if a condition fails.
+
+        Parameters
+        ----------
+        limits
+            Largest allowed values of the tenant's counters; 0: no limit.
+        job
+            Key of the record of a job that must be running, or None.
+        needed, excluded
+            Redis keys that must exist, and that must not exist.
+
+        Raises
+        ------
+        LimitExceededError
+            If a counter would exceed its limit.
+
         """
         record = new or old
         assert record is not None

@@ -121,12 +121,15 @@ class ResultStore(FileStore[ResultRecord]):
         return self.create_with_files(record, max_bytes=max_bytes, while_existing=existing)
 
     def find(self, key: str) -> Entry | None:
-        """Return the result under a key, or None; raises ``result-damaged``, ``store-unavailable``."""
+        """Return the result under a key, or None; raises `ProblemError` (``result-damaged``, ``store-unavailable``)."""
         record = self.get(result_id(key))
         return None if record is None else self.read_entry(record, record.file)
 
     def fetch_entry(self, key: str) -> Entry:
-        """Return the result under a key; raises ``result-not-found``, and the errors of `find`."""
+        """Return the result under a key.
+
+        Raises `ProblemError` (``result-not-found``, ``result-damaged``, ``store-unavailable``).
+        """
         if (entry := self.find(key)) is None:
             raise self.kind.not_found(result_id(key))
         return entry
@@ -144,8 +147,8 @@ class ResultStore(FileStore[ResultRecord]):
     def delete_of_deleted(self) -> int:
         """Remove the results of all tenants whose owner no longer exists; return how many were removed.
 
-        A process that was killed while it deleted the owner has left them. Only the sets of results by owner are
-        listed, not all results.
+        Such results are left if a process is killed while it deletes their owner, the data set, posterior or embedding
+        that they are about. Only the sets of results by owner are listed, not all results.
         """
         removed = 0
         for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):

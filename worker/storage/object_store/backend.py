@@ -41,7 +41,8 @@ _MAX_CONCURRENT_REQUESTS = 2  # a long write sends this many requests at once
 _MAX_WRITE_ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
-_METADATA = re.compile(r"169\.254\.|metadata\.google")  # addresses that clouds ask for the role of a machine
+# Addresses, in error messages of obstore, at which a machine in a cloud asks for the credentials of its role.
+_METADATA = re.compile(r"169\.254\.|metadata\.google")
 _OS_ERROR = re.compile(r"os error (\d+)")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CHECK_FOLDER = "Check the folder of GLLE_STORE_URL or GLLE_DATA_DIR, its disk, and the rights of the service's user."
@@ -102,7 +103,10 @@ class Bucket:
         return str(self.local_path(path)) if self.is_local else f"{self._url.rstrip('/')}/{path}"
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
-        """Write or replace an object of `size` bytes atomically; raises ``store-unavailable``, ``storage-full``."""
+        """Write or replace an object of `size` bytes atomically.
+
+        Raises `ProblemError` (``store-unavailable``, ``storage-full``).
+        """
         is_long = size > MAX_REQUEST_BYTES
 
         def put(store: Store) -> None:
@@ -165,7 +169,7 @@ class Bucket:
         return bool(self._request("list", find))
 
     def probe(self) -> None:
-        """Raise ``store-unavailable`` unless the store answers."""
+        """Raise `ProblemError` (``store-unavailable``) unless the store answers."""
         self.modification_times("probe")  # also fails if the bucket does not exist
 
     def _connect(self) -> Store:
@@ -178,10 +182,10 @@ class Bucket:
         return self._store
 
     def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
-        """Send a request to the store by `call`, and return its result; count it for the metrics.
+        """Send a request to the store by `call`, and return the result of `call`; count the request for the metrics.
 
-        Return None if the object to read, to delete or to list is missing. Raises ``store-unavailable`` and
-        ``storage-full``. Only a write creates the folder of a local store.
+        Return None if the object to read or delete, or the folder to list, is missing. Raises `ProblemError`
+        (``store-unavailable``, ``storage-full``). Only a write creates the folder of a local store.
         """
         try:
             if self.is_local and name == "write":

@@ -179,14 +179,17 @@ class ObjectFiles:
 
     @classmethod
     def from_settings(cls, settings: Settings, bucket: Bucket | None, cache: redis.Redis | None = None) -> Self:
-        """Return access to the files in a bucket, by default in the folder `LOCAL` of the data folder."""
+        """Return access to the files in `bucket`, or in the folder `LOCAL` of the data folder if `bucket` is None."""
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         quarter = shutil.disk_usage(nearest_existing(folder)).total // 4
         return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPY_BYTES, quarter)), cache)
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
-        """Write or replace a file; return its path, size and digest; raises ``store-unavailable``, ``storage-full``."""
+        """Write or replace a file; return the file's path, size and digest.
+
+        Raises `ProblemError` (``store-unavailable``, ``storage-full``).
+        """
         sha256 = hashlib.sha256()
 
         def digest_parts() -> Iterator[bytes | memoryview]:
@@ -198,9 +201,10 @@ class ObjectFiles:
         return StoredFile(path, size, sha256.hexdigest())
 
     def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
-        """Write new files, all or none; return their paths, sizes and digests by name; raises as `write`.
+        """Write new files, all or none; return path, size and digest of each file, by name.
 
-        `sources` has the parts and the size of each file, by a name that becomes the end of its path.
+        `sources` has the parts and the size of each file, by a name that becomes the end of the file's path. Raises
+        `ProblemError` (``store-unavailable``, ``storage-full``).
         """
         new = secrets.token_hex(16)  # only 256 folders: creating one syncs its parent
         paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
@@ -242,7 +246,10 @@ class ObjectFiles:
         raise DamagedFileError(file.path)
 
     def write_entry(self, entry: Entry) -> StoredFile:
-        """Write metadata and arrays to a new file; return the file's path, size and digest; raises as `write`."""
+        """Write metadata and arrays to a new file; return the file's path, size and digest.
+
+        Raises `ProblemError` (``store-unavailable``, ``storage-full``).
+        """
         parts = file_parts(entry)
         return self.write_new({ENTRY: (parts, sum(map(len, parts)))})[ENTRY]
 
@@ -263,7 +270,10 @@ class ObjectFiles:
             raise DamagedFileError(file.path) from error
 
     def _read(self, file: StoredFile) -> memoryview:
-        """Return the content of a file, memory-mapped unless the file is small and remote; raises as `path`."""
+        """Return the content of a file, memory-mapped unless the file is small and remote.
+
+        Raises `FileNotFoundError`, and `DamagedFileError` if the content does not match the digest.
+        """
         if self.bucket.is_local or file.size > MAX_REQUEST_BYTES:
             with self.path(file).open("rb") as opened:
                 return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
@@ -303,7 +313,10 @@ class ObjectFiles:
         return True
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files that no record names any more; if the store fails, this is logged, and a sweep removes them."""
+        """Remove files that no record names any more.
+
+        A failure of the store is only logged, because the periodic sweep removes such files later.
+        """
         try:
             for path in paths:
                 self.bucket.remove(path)
