@@ -38,8 +38,8 @@ __all__ = [
     "ranks",
 ]
 
-# The module of each public name. It is loaded when the name is first used, so that a process that only starts others
-# does not import scipy.
+# The module of each public name. It is loaded when the name is first used, so that a process that only starts other
+# processes does not import scipy.
 _MODULES = {
     "Diagnostics": "base.results",
     "Draw": "posterior.sampler",

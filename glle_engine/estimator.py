@@ -46,12 +46,12 @@ _WARNINGS = {"bridged": UserWarning, "neighbors-raised": UserWarning, "not-conve
 
 
 class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
-    """Base of both estimators: checks the data, tells scikit-learn which data are taken, and has `fit_transform`."""
+    """Base of both estimators: checks data, tells scikit-learn which data are accepted, and has `fit_transform`."""
 
     embedding_: NDArray[Any]
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Fit the data."""
+        """Fit the estimator to X (n, d), set `embedding_`, and return the estimator."""
         raise NotImplementedError
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[Any]:
@@ -62,7 +62,8 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
         """Return data (n, d) in float64 or float32, after checking that they are finite and have the fitted features.
 
-        With `reset`, the data are the data of a fit, whose features are recorded.
+        With `reset`, the number and names of the features are recorded, because the data are those of a fit. `options`
+        are options of scikit-learn's `validate_data`; with `y`, the result is the pair of data and labels.
         """
         require_lossless(X, "the data")
         require_unmasked(options.get("y"), "the labels")
@@ -214,7 +215,10 @@ class GLLE(_Embedder):
 
     @property
     def calibration_(self) -> Calibration:
-        """Calibration of the posterior by `glle_engine.reliability.calibration.calibrate`; computed on first use."""
+        """Scale at which draws vary as embeddings of random halves of the data do, with the evidence for it.
+
+        It is computed on first use by `glle_engine.reliability.calibration.calibrate`.
+        """
         check_is_fitted(self)
         if self._calibration is None:
             self._calibration = calibrate(self.posterior_, self._training)
@@ -237,15 +241,20 @@ class GLLE(_Embedder):
         Parameters
         ----------
         n_draws : int
+            Number of draws.
         X : (m, d), optional
             Points to place in each draw instead of the training points.
         scale : float or "auto"
-            "auto" is `calibration_.scale`, found by half-sampling; a UserWarning if it is doubtful
-            (`calibration_.notes`).
+            Factor of the covariance of the drawn weights. "auto" is `calibration_.scale`, at which draws vary as
+            embeddings of random halves of the data do; a UserWarning says if it is doubtful (`calibration_.notes`).
         seed, random_state : int, optional
             None for `seed_`, which follows from `random_state`.
-        first, source, align
-            As for `glle_engine.Posterior.draws`.
+        first : int
+            Index of the first draw; draw i of a seed is always the same.
+        source : {"posterior", "prior"}
+            Distribution of the weights that are drawn.
+        align : {"procrustes", "none"}
+            Whether each draw is rotated to the embedding.
 
         Returns
         -------
@@ -287,7 +296,7 @@ class GLLE(_Embedder):
 
 
 def _warn(notes: tuple[Note, ...]) -> None:
-    """Emit a warning for each note on a bridged graph, a raised number of neighbors, or a lack of convergence."""
+    """Emit a warning for each note that a graph was bridged, neighbors were added, or a method did not converge."""
     for note in notes:
         if note.code in _WARNINGS:
             warnings.warn(note.message, _WARNINGS[note.code], stacklevel=3)
@@ -313,7 +322,7 @@ def _seed(random_state: int | np.random.RandomState | None) -> int:
 class Embedding(_Embedder):
     """Embedding by any method of the registry.
 
-    Parameters that are not given have the method's defaults; the default numbers of neighbors and components and the
+    Parameters that you leave out have the method's defaults; the default numbers of neighbors and components and the
     perplexity are reduced for few points or features. A graph that falls into parts is treated as in `glle.embed`, with
     a UserWarning: the parts are bridged, or connected by more neighbors for "ltsa", "hessian-lle" and "modified-lle",
     which a single edge between two parts does not help.
@@ -352,7 +361,7 @@ class Embedding(_Embedder):
         self._parameters = given_options(parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 # scikit-learn's signature
-        """Return the name of the method and the given parameters."""
+        """Return the name of the method and the parameters that were set explicitly."""
         return {"name": self.name, **self._parameters}
 
     def set_params(self, **params: Any) -> Self:
@@ -400,7 +409,7 @@ class Embedding(_Embedder):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return points (m, d) for positions X (m, p), for PCA, PPCA, factor analysis, kernel PCA, NPE and UMAP."""
         check_is_fitted(self)
-        require_lossless(X, "the places")
+        require_lossless(X, "the positions")
         places = check_array(X, dtype=[np.float64, np.float32])
         return self.result_.inverse_transform(places).astype(places.dtype)
 
@@ -427,7 +436,7 @@ class Embedding(_Embedder):
         return chosen.spec.from_dict(chosen.named_parameters(self._parameters))
 
     def _spec(self, n: int, d: int) -> Any:
-        """Return the method's parameters for n points of d features, with defaults reduced as far as these demand."""
+        """Return the method's parameters for n points of d features; defaults too large for the data are reduced."""
         chosen, spec = method_of(self.name), self._given_spec
         limits = {
             "n_components": d,
@@ -456,7 +465,10 @@ class Embedding(_Embedder):
 
 
 def _has_map(model: Embedding) -> bool:
-    """Return True if the method of an estimator can embed new points; otherwise raise an error that names methods."""
+    """Return True if the method of an estimator can embed new points; otherwise raise `InvalidParameterError`.
+
+    The error lists the methods that can. It makes scikit-learn's `available_if` raise AttributeError for `transform`.
+    """
     chosen = method_of(model.name)
     if chosen.name not in MAPPED:
         raise no_map(chosen.title)
@@ -464,7 +476,11 @@ def _has_map(model: Embedding) -> bool:
 
 
 def _has_inverse(model: Embedding) -> bool:
-    """Return True if the method of an estimator can map positions to data; otherwise raise an error."""
+    """Return True if the method of an estimator can map positions to data; otherwise raise `InvalidParameterError`.
+
+    The error lists the methods that can. It makes scikit-learn's `available_if` raise AttributeError for
+    `inverse_transform`.
+    """
     chosen = method_of(model.name)
     if not chosen.has_inverse:
         raise no_inverse(chosen.title)

@@ -56,6 +56,7 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
     Raises
     ------
     InvalidParameterError
+        For an unknown name, n below 1, or a negative noise or seed.
 
     """
     if name not in NAMES:
@@ -96,7 +97,7 @@ def _swiss_roll(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], 
 
 
 def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sample the roll without the middle ninth of its (t, height) rectangle."""
+    """Sample the Swiss roll without the middle ninth of its rectangle (angle t, height)."""
     unit = np.empty((0, 2))
     while len(unit) < n:
         block = rng.random((n, 2))

@@ -57,7 +57,7 @@ class Agreement:
 
 
 def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Agreement:
-    """Measure how an embedding Y (n, p) agrees with the data, points (n, d): k neighbors of each, and distances."""
+    """Measure how an embedding Y (n, p) agrees with the data (n, d): in k nearest neighbors, and in distances."""
     rows = generator(seed, len(Y)).permutation(len(Y))
     rows = np.sort(rows[:COMPARED_POINTS])
     points, Y = points[rows], np.ascontiguousarray(Y[rows])
@@ -86,8 +86,8 @@ def far_neighbors(
     times the distance of either point to its k-th neighbor. Only the points `rows` count as neighbors. Ranks alone
     would call most pairs far in groups that fill many dimensions, where all distances are about equal.
 
-    A point of which at most the share `least` of the neighbors can be far has no far neighbors in the result. Most
-    points are such points, and their own neighbors in the data are not searched for.
+    If at most the share `least` of a point's neighbors is far, the result says that none is. For a caller who only asks
+    for larger shares, this saves the search for the neighbors in the data of most points.
     """
     is_far, points, others = np.ones(near.shape, bool), np.arange(len(near)), np.unique(near).astype(np.intp)
     width = min(FAR_RANK_RATIO * k, len(rows) - 2)
@@ -126,9 +126,9 @@ def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 def nearest_among(
     points: NDArray[np.float64], rows: NDArray[np.intp], k: int, chosen: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k `rows` nearest to each point (n, d), without the point itself, and their distances: both (n, k).
+    """For each point (n, d), find the k nearest points among `rows`, other than itself: row numbers, and distances.
 
-    With `chosen` (m,), the points are only these rows of `points`, and the results are (m, k).
+    Both results are (n, k). With `chosen` (m,), only these rows of `points` are searched for, and both are (m, k).
     """
     points = np.ascontiguousarray(points)
     if len(rows) == len(points) and (chosen is None or len(chosen) == len(points)):

@@ -16,7 +16,8 @@ points of an island of m points would reach, and the share of neighbors takes th
 Two scores say where the embedding itself is wrong. *Stretch* is the distance in the embedding from a point to the
 points that are its neighbors in halves, weighted by their probability. *Squeeze* is the distance in halves from a point
 to its neighbors in the embedding. Each is divided by the typical distance between neighbors in the embedding or in the
-halves, so that 1 is usual. If only coordinates are given, the data take the role of the halves.
+halves, so that 1 is usual. If the audit has only coordinates, and no method to embed halves, the data take the role of
+the halves.
 
 A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding: more than four
 times the distance from each of the two points to its k-th neighbor. It is *glued* if more than 35 % of its neighbors in
@@ -67,11 +68,11 @@ class Answer:
     Attributes
     ----------
     share : float in [0, 1]
-        The share that the maps of two separate halves have in common, beyond chance.
+        The share that the maps of two separate halves of the data have in common, beyond chance.
     error : float
-        Standard error over pairs of halves of this sample; other samples differ more.
+        Standard error over pairs of halves of these data; the shares of other samples differ more.
     of_islands : (m,) float64 or None
-        The share of each island; None for the arrangement.
+        The share for each island (clump of points in the embedding); None for the arrangement.
 
     """
 
@@ -122,7 +123,7 @@ class Seam:
 class Disturbed:
     """Where the embedding tears neighbors apart, or lays points onto each other that are no neighbors.
 
-    The neighbors are those in maps of halves, or in the data if only coordinates are given.
+    The neighbors are those in maps of random halves of the data, or in the data if there are no such maps.
 
     Attributes
     ----------
@@ -161,7 +162,8 @@ class Disturbed:
 def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
     """Return how well the centers of the islands agree between maps of two separate halves of the data.
 
-    Maps 2 j and 2 j + 1 (m, n, p) are such a pair. Returns None for fewer than three islands.
+    Maps 2 j and 2 j + 1 of `maps` (m, n, p) are such a pair. `islands` (n,) has the number of each point's island, or
+    -1. Returns None for fewer than three islands.
     """
     count = int(islands.max()) + 1
     if count < MIN_ARRANGED_ISLANDS:
@@ -177,8 +179,9 @@ def neighborhoods(
 ) -> tuple[Answer, NDArray[np.float64]]:
     """Return how well neighbors agree between maps of halves: the answer for the map, and the share of each point (n,).
 
-    `near` (m, n, k) are the neighbors in m maps, where maps 2 j and 2 j + 1 are of two separate halves. With `rows`,
-    only these points count as neighbors, and the answer for the map is the mean over them.
+    `near` (m, n, k) are the neighbors in m maps, where maps 2 j and 2 j + 1 are of two separate halves of the data.
+    `islands` (n,) has the number of each point's island, or -1. With `rows`, only these points count as neighbors, and
+    the answer for the map is the mean over them.
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
@@ -195,7 +198,10 @@ def neighborhoods(
 
 
 def shape_shares(A: NDArray[np.float64], B: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share (m,) of each island's shape that two maps (n, p) have in common; 0 for fewer than 5 points."""
+    """Return the share (m,) of each island's shape that two maps (n, p) have in common; 0 for fewer than 5 points.
+
+    The maps are of two separate halves of the data. `islands` (n,) has the number of each point's island, or -1.
+    """
     members = (islands == island for island in range(int(islands.max()) + 1))
     return np.array([_beyond_chance(A[rows], B[rows]) if rows.sum() >= MIN_SHAPE_POINTS else 0.0 for rows in members])
 
@@ -218,11 +224,13 @@ def disturbed_by_samples(
     islands: NDArray[np.int64],
     is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return where an embedding (n, p) tears neighbors apart, or lays points onto each other, by maps of halves.
+    """Return where an embedding (n, p) tears neighbors apart, or lays points onto each other, by maps of other samples.
 
-    `neighbors` (n, k) are neighbors in the embedding, `probability` (n, n) the probabilities of being neighbors in the
-    map of another sample, and `squeezes` (m, n) the results of `squeeze_of` for the maps of halves. `is_far_in_data`
-    (n, k) says which `neighbors` are far in the data, because maps of halves can have the folds of the embedding.
+    The maps of other samples are those of random halves of the data. `neighbors` (n, k) are neighbors in the embedding,
+    `probability` (n, n) the probabilities of being neighbors in the map of another sample, and `squeezes` (m, n) the
+    results of `squeeze_of` for m maps of halves. `islands` (n,) has the number of each point's island, or -1.
+    `is_far_in_data` (n, k) says which `neighbors` are far in the data, because maps of halves can have the same folds
+    as the embedding.
     """
     radii = _apart(Y, np.arange(len(Y))[:, None], neighbors)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
@@ -249,10 +257,11 @@ def disturbed_by_samples(
 def squeeze_of(
     places: NDArray[np.float64], near: NDArray[np.int32], neighbors: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return each point's mean distance (n,) in the map of a half to its `neighbors` (n, k) in the audited map.
+    """Return each point's mean distance in one map (n,) to its `neighbors` (n, k) in another map, the audited one.
 
-    `places` (n, p) are the positions in the map of the half, and `near` (n, k) each point's nearest neighbors there.
-    Their mean distance, in the median over points, is the unit.
+    `places` (n, p) are the positions in the first map, which is of a random half of the data, and `near` (n, k) are the
+    nearest neighbors there. The unit is the mean distance of a point to its nearest neighbors, in the median over
+    points.
     """
     distance, inside = (
         _apart(places, np.arange(len(places))[:, None], each).mean(axis=1) for each in (neighbors, near)
@@ -261,7 +270,7 @@ def squeeze_of(
 
 
 def _apart(places: NDArray[np.float64], first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the distances of points of a map (n, p), given by arrays of row numbers that broadcast."""
+    """Return the distances between points `first` and `second` of a map (n, p): row numbers that are broadcast."""
     total = np.zeros(np.broadcast_shapes(first.shape, second.shape))
     for column in np.ascontiguousarray(places.T):  # numpy would sum over few columns slowly
         total += (column[first] - column[second]) ** 2
@@ -271,7 +280,10 @@ def _apart(places: NDArray[np.float64], first: NDArray[Any], second: NDArray[Any
 def disturbed_by_data(
     Y: NDArray[np.float64], points: NDArray[np.float64], k: int, islands: NDArray[np.int64]
 ) -> Disturbed:
-    """Return where an embedding (n, p) of data (n, d) tears neighbors apart, or lays other points onto each other."""
+    """Return where an embedding Y (n, p) tears neighbors apart, or lays other points onto each other, by the data.
+
+    The data are `points` (n, d); k neighbors are compared. `islands` (n,) has the number of each point's island, or -1.
+    """
     (in_map, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
     stretch, is_torn_pair = _distances_to(Y, in_map, in_data)
     squeeze, _ = _distances_to(points, in_data, in_map)
@@ -290,9 +302,9 @@ def _distances_to(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return each point's mean distance (n,) to its `other` points (n, k), and which of these points (n, k) are far.
 
-    `neighbors` (n, k) are the nearest neighbors among `places` (n, p). Their mean distance, in the median over points,
-    is the unit. A point is far if it is more than `FAR_RATIO_IN_MAP` times as far away as the farthest neighbor of
-    either point.
+    `neighbors` (n, k) are the nearest neighbors among `places` (n, p). The unit is the mean distance of a point to its
+    nearest neighbors, in the median over points. A point is far if it is more than `FAR_RATIO_IN_MAP` times as far away
+    as the farthest neighbor of either point.
     """
     rows = np.arange(len(places))[:, None]
     inside, distance = _apart(places, rows, neighbors), _apart(places, rows, other)
@@ -315,9 +327,10 @@ def _seams(
 ) -> tuple[Seam, ...]:
     """Group pairs of points (t, 2) that are torn apart, or laid onto each other, into seams with two connected sides.
 
-    Points are connected by pairs of neighbors `near` (s, 2), in the embedding for a tear, or in the data. Returns at
-    most 9 seams, the largest first; none if more than the share `MANY_DISTURBED` of the points is disturbed. `score`
-    (n,) is the stretch or squeeze of each point.
+    Points on one side are connected by pairs of neighbors `near` (s, 2): in the embedding for a tear, and in the data
+    or in maps of halves for a fold. Returns at most 9 seams, the largest first; none if more than the share
+    `MANY_DISTURBED` of the points is disturbed. `islands` (n,) has the number of each point's island, or -1, and
+    `score` (n,) is the stretch or squeeze of each point.
     """
     n, min_side = len(islands), max(MIN_SEAM_POINTS, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)

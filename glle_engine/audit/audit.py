@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 PAIRS_OF_STAGES = (MIN_PAIRS, 4, 8, 12)  # an audit is yielded after each of these numbers of pairs of halves
 MIN_FINAL_PAIRS = PAIRS_OF_STAGES[1]  # an audit may end after this many pairs of halves
-MAX_USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands stay
+MAX_USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands are isolated in other samples
 
 
 def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
@@ -86,8 +86,9 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
 def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
     """Yield an audit after each stage, the first one after two pairs of halves, until its statement is certain.
 
-    All audits but the last are preliminary: their level is "unknown" unless it is certain already, and until four pairs
-    of halves are embedded they have no p-values and no dimension. Parameters and errors are the same as for `audit`.
+    A stage embeds some more pairs of separate halves of the data. All audits but the last are preliminary: their level
+    is "unknown" unless it is certain already, and until four pairs of halves are embedded they have no p-values and no
+    dimension. Parameters and errors are the same as for `audit`.
     """
     chosen = AuditOptions(**options)
     source, embedding = source_of(X, Y, chosen)
@@ -111,10 +112,11 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
 
 
 def is_certain(audit: Audit, pairs: int) -> bool:
-    """Return whether an audit can end after `pairs` pairs of halves, because more would hardly change its statement.
+    """Return whether an audit can end, because more pairs of halves of the data would hardly change its statement.
 
-    It cannot end while an island of the data is isolated in 60 % to 95 % of the halves, nor, with fewer than 8 pairs
-    and without a trusted island, while `remains` is within 2.5 standard errors of a threshold.
+    After `pairs` pairs, it cannot end while an island of the data is isolated in the maps of 60 % to 95 % of the
+    halves. With fewer than 8 pairs and without a trusted island, it also cannot end while `remains` (the share of the
+    map that other samples show) is within 2.5 standard errors of a threshold.
     """
     if audit.level == "no" or audit.remains is None or audit.remains_error is None:
         return True

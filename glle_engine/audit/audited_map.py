@@ -177,7 +177,7 @@ class AuditedMap:
         return replace(self, chance=chance, facts=replace(self.facts, has_gain=chance.has_gain), notes=notes)
 
     def with_dimension(self, executor: Executor | None) -> AuditedMap:
-        """Return a copy with `dimension`, the number of coordinates that maps of two separate halves share.
+        """Return a copy with `dimension`, the number of coordinates that maps of separate halves of the data share.
 
         If the method cannot make maps with one more coordinate, return the object unchanged.
         """
@@ -194,7 +194,7 @@ def _started(work: Callable[[], R], executor: Executor | None) -> Callable[[], R
 
 
 def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
-    """Return the rows (r,) that are halved, ascending: all rows, or 4,000 random ones if there are more than 5,000."""
+    """Return the rows (r,) of the data from which halves are drawn, ascending: all, or 4,000 of more than 5,000."""
     n = embedder.shape[0]
     if n <= MANY:
         return np.arange(n)

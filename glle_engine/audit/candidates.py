@@ -46,7 +46,7 @@ class Candidate:
     title : str
         Name of the map in sentences.
     method : str, callable, estimator or None
-        As for `audit`; None for coordinates alone.
+        Name of a method, a function, or an estimator with `fit_transform`; None for coordinates alone.
     parameters : dict
         Parameters of a method by name.
     Y : optional
@@ -85,7 +85,7 @@ def default_candidates(n: int, d: int) -> list[Candidate]:
 
 
 def candidates_of(methods: Any) -> list[Candidate]:
-    """Return candidates, given one or several methods.
+    """Convert one or several methods, as a caller may write them, to the candidates of a comparison.
 
     Each method is a name, a pair (name, parameters), a dictionary with `method`, `parameters` and `label`, a function,
     an estimator, or coordinates. Instead of a list, `methods` may be a dictionary from labels to methods.
@@ -127,7 +127,10 @@ def _is_pair(item: Any) -> bool:
 
 
 def _candidate(label: str | None, item: Any) -> Candidate:
-    """Return the candidate for one item of `candidates_of`; its label is the method, the function, or else `label`."""
+    """Return the candidate for one item of `candidates_of`, with the name of its method or function as label.
+
+    Coordinates get `label` as label; without it, they raise `InvalidParameterError`.
+    """
     if isinstance(item, str):
         return _of_method(item, {})
     if _is_pair(item):

@@ -68,14 +68,15 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
 
 # For the test whether features are related.
-PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # p <= STRUCTURE_LEVEL then means: the data have the largest statistic
+# With so many permuted data sets, p <= STRUCTURE_LEVEL means that none of them has as large a statistic as the data.
+PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1
 TESTED_NEIGHBOR = 5  # the test uses the distances to the neighbors of this rank
 # Random rows and features that suffice to detect a relation that a map can show.
 MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_SHARE_OF_LONG_BLOCKS = 0.5  # blocks are cut to a length that at least this share of them has
 MAX_KEPT_P_VALUES = 8  # a process keeps this many p-values of the test for further maps of the same data
-# At least this many blocks are permuted; blocks are cut if this many have more rows than allowed.
+# At least this many blocks are permuted; if so many blocks together have more rows than allowed, each is cut shorter.
 MIN_EXCHANGED_BLOCKS = 8
 MAX_ROUNDING_ERROR = 1e-9  # smaller differences count as rounding errors
 MIN_LANCZOS_ROWS = 50  # all eigenvalues of a matrix with fewer rows are computed
@@ -205,7 +206,8 @@ class Chance:
     expected : (m,) float64
         Mean share of preserved neighbors in the embedding of each of m permuted data sets.
     p_value : (n,) float64
-        P-value of each point's `preserved`, if its distribution by chance is the one in all permuted data sets.
+        For each point, the share of the points of all permuted data sets that preserve at least as large a share of
+        their neighbors as this point does.
     is_point_beyond : (n,) bool
         Points that preserve more neighbors than chance, by the rule of Benjamini and Hochberg (1995): on average at
         most 10 % of these points do so by chance.
@@ -221,15 +223,15 @@ class Chance:
 
     @property
     def gain(self) -> float:
-        """Mean share of preserved neighbors, minus the mean share in embeddings of permuted data."""
+        """Mean share of preserved neighbors, minus the mean share in embeddings of data with permuted columns."""
         return float(self.preserved.mean() - self.expected.mean())
 
     @property
     def has_gain(self) -> bool:
         """Whether the embedding clearly keeps more neighbors than embeddings of permuted data.
 
-        The gain must exceed the standard deviation over the permuted data sets, and be at least a tenth of the share of
-        neighbors that their embeddings lose.
+        The gain must exceed the standard deviation of `expected`, and be at least a tenth of the share of neighbors
+        that embeddings of permuted data lose.
         """
         min_gain = CLEAR_GAIN * (1 - float(self.expected.mean()))
         return self.gain > float(self.expected.std(ddof=1)) and self.gain >= min_gain
@@ -294,7 +296,7 @@ def _count_blocks(n: int) -> int:
 
 
 def neighbors_of_block(n: int, n_neighbors: int) -> int:
-    """Return `n_neighbors`, or a fifth of the points that are embedded at a time, up to 1,000, if this is less."""
+    """Limit `n_neighbors` to a fifth of the points that are embedded at a time: all n points, or blocks up to 1,000."""
     return min(n_neighbors, n // _count_blocks(n) // 5)
 
 
@@ -316,7 +318,10 @@ def discoveries(p_value: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
-    """Return why a comparison with permuted data would say nothing about points (n, d) in p dimensions, or None."""
+    """Return why a comparison with permuted data would say nothing about a map of points (n, d) in p dimensions.
+
+    Returns None if it would say something.
+    """
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"
@@ -329,7 +334,10 @@ def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
 
 
 def dominant_feature(points: NDArray[np.float64]) -> tuple[int, float] | None:
-    """Return the column that has at least 90 % of the variance of points (n, d), and its share; None without one."""
+    """Return the column that has at least 90 % of the variance of points (n, d), and its share of the variance.
+
+    Returns None if there is no such column, or if only one column varies.
+    """
     variance = (points / power_of_two(float(np.abs(points).max()))).var(axis=0)
     share = float(variance.max() / (variance.sum() or 1.0))
     is_one_of_several = np.count_nonzero(variance) > 1

@@ -3,8 +3,8 @@
 The questions are who is near whom (`neighbors`), distances across the map (`layout`), and groups (`groups`).
 
 - Neighbors: the map that keeps most neighbors among the data's first ten principal components.
-- Layout: the method whose maps of halves have the highest mean rank correlation with the distances of the data,
-  straight ones and those along the data.
+- Layout: the method whose maps of halves have the highest mean rank correlation with the distances of the data: with
+  Euclidean distances, and with distances along the data (shortest paths over nearest neighbors).
 - Groups: the map with most points on trusted islands, if some map has three trusted islands. If several maps have as
   many points there, the map with most trusted islands, because a map that lays groups onto each other has fewer.
 
@@ -42,7 +42,7 @@ MIN_TRUSTED_ISLANDS = 3  # a map is named for groups only if some map has this m
 # The audit of a map stops after two pairs of halves if its scores are below the best ones by more than this, and its
 # layout also by more than 2.5 standard errors.
 BEHIND = 0.05
-# If several maps are as good, the first of these is named, or else the first candidate.
+# If several maps are as good, the first of these methods among them is named, or else the map with the best score.
 PREFERRED_METHODS = ("pca", "t-sne")
 # What to do before reading any map, if the audits of all maps that can be relied on ask for it.
 FIRST: dict[Asks, Text] = {
@@ -69,13 +69,15 @@ class MapFacts:
     level : {"trust", "partly", "no", "unknown"}
         Level of the map's audit.
     beyond_chance : bool or None
-        As in `Audit`.
+        Whether the data have structure and the map shows some of it; None if this cannot be decided.
     kept : float
         Share of the neighbors among the data's principal components that the map keeps, corrected for chance.
     kept_in_halves : (m,) float64
-        `kept` of each map of a half. This and the other arrays of halves are empty for coordinates without a method.
+        `kept` of each map that the method makes of a half of the data. This and the other arrays of halves are empty
+        for coordinates without a method.
     layout : (m, 2) float64
-        Rank correlations of each map of a half with the data's distances, straight and along the data.
+        Rank correlations of distances in each map of a half with Euclidean distances in the data, and with distances
+        along the data (shortest paths over nearest neighbors).
     islands : int
         Islands of the map.
     trusted : int
@@ -120,14 +122,20 @@ class MapFacts:
         return cls(**{**value, **arrays, "layout": np.array(value["layout"]).reshape(-1, 2)})
 
     def numbers(self) -> dict[str, float | None]:
-        """Return the numbers that decide the choice, by name; `straight` and `along` are means over halves, or None."""
+        """Return the numbers that decide the choice, by name.
+
+        `straight` and `along` are the means of `layout` over maps of halves of the data, or None without such maps.
+        """
         straight, along = self.layout.mean(axis=0).tolist() if len(self.layout) else (None, None)
         groups = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
         return {"kept": self.kept, "straight": straight, "along": along, **groups}
 
     @property
     def fidelity(self) -> float | None:
-        """Mean rank correlation of distances in maps of halves with distances in the data; None without halves."""
+        """Mean rank correlation of distances in maps of halves of the data with distances in the data.
+
+        None for coordinates without a method, which have no maps of halves.
+        """
         return float(self.layout.mean()) if len(self.layout) else None
 
 
@@ -157,9 +165,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Scores:
-    """How to score a map for one question: by its `value`, and by the scores (m,) of its maps of `halves`.
+    """How to score a map for one question.
 
-    If the best `value` is below `min_score`, no map is named for the question.
+    `value` returns the score of the map, and `halves` the scores (m,) of the method's maps of m halves of the data. If
+    the best `value` of all maps is below `min_score`, no map is named for the question.
     """
 
     value: Callable[[MapFacts], float]
@@ -315,9 +324,9 @@ def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
 
 
 def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether the leader's mean lead over a map, over pairs of halves, is at most 2.5 of its standard errors.
+    """Return whether the leader's score exceeds a map's score by at most 2.5 standard errors of the difference.
 
-    Returns False for maps without halves.
+    Scores are compared over pairs of halves of the data. Returns False if a map has no maps of halves.
     """
     if not (len(facts.layout) and len(leader.layout)):
         return False

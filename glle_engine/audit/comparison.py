@@ -84,7 +84,9 @@ def compare_maps(
     Parameters
     ----------
     X : (n, d) array-like
+        The data.
     candidates : sequence of Candidate
+        The maps to compare, in the order in which they are audited.
     standardize, metric, score_neighbors, seed
         As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
     on_progress
@@ -145,12 +147,13 @@ def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[i
 
 @dataclass(eq=False)
 class _RunningAudit:
-    """The audit of a candidate while it is not complete, with the maps of halves made so far.
+    """The audit of a candidate while it is not complete, with the maps of halves of the data that it has made so far.
 
     Attributes
     ----------
     start : callable
-        Called with the candidate and a function that replaces `resample`, starts the audit; it yields after each stage.
+        Called with the candidate and a function to use in place of `resample`; starts the audit, and returns an
+        iterator that yields an `Audit` after each stage.
     places : list of (m, r, p) float64
         Positions of the audited rows in the maps of halves of each stage.
     seconds : float
@@ -214,7 +217,7 @@ class Judge:
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, places: Sequence[NDArray[np.float64]]) -> MapFacts:
-        """Return the facts about a candidate's map, given its audit and the maps of its halves.
+        """Return the facts about a candidate's map, from its audit and the method's maps of halves of the data.
 
         `places` has an array (m, r, p) for each stage of the audit: the positions of the audited rows (`Audit.rows`) in
         the stage's maps of halves, NaN in maps that failed. A pair in which a map failed is left out.

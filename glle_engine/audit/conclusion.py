@@ -36,7 +36,7 @@ KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 
 def conclude_from_data(audited: AuditedMap) -> Audit:
-    """Return the audit of coordinates that are compared only with the data, without maps of halves."""
+    """Return the audit of coordinates that are compared only with the data, not with maps of halves of the data."""
     points, island = audited.points, audited.facts.islands.of_points
     k = min(audited.options.score_neighbors, len(points) // 5)
     disturbed = disturbed_by_data(audited.embedding, points, k, island)
@@ -44,9 +44,9 @@ def conclude_from_data(audited: AuditedMap) -> Audit:
 
 
 def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Facts]:
-    """Return the audit of a map that is compared with maps of halves, and the facts from which its statement was made.
+    """Return the audit of a map that is compared with maps of halves of the data, and the facts behind its statement.
 
-    If the given coordinates are no map of the method, they are compared only with the data. Raises
+    If the coordinates to audit do not look like a map of the method, they are compared only with the data. Raises
     `InvalidParameterError` if fewer than two pairs of halves could be embedded.
     """
     half_maps = halves.stacked()
@@ -116,7 +116,7 @@ def _audit(audited: AuditedMap, facts: Facts, **findings: Any) -> Audit:
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return R^2 (m,) of each pair of maps (2 m, n, p); maps 2 j and 2 j + 1 are of two separate halves."""
+    """Return the Procrustes R^2 (m,) of m pairs of maps, 2 j and 2 j + 1 of (2 m, n, p), by halves of the data."""
     return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
 
 
@@ -128,12 +128,12 @@ def _is_beyond(facts: Facts) -> bool | None:
 
 
 def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:
-    """Return two shares of common neighbors if the given coordinates do not look like a map of the method; else None.
+    """Return two shares of common neighbors if coordinates do not look like a map of the method; else None.
 
-    `neighbors` (r, k) are neighbors in the coordinates, `near` (m, r, k) neighbors in the method's maps of halves. The
-    first share is what the coordinates have in common with a map of a half, the second what the maps of two halves have
-    in common. For a map of all points by the method, the first share would be the larger one, because this map is made
-    of the points of both halves.
+    `neighbors` (r, k) are neighbors in the coordinates, `near` (m, r, k) neighbors in the method's maps of m halves of
+    the data. The first share is what the coordinates have in common with the map of a half, the second what the maps of
+    two halves have in common. For a map of all points by the method, the first share would be the larger one, because
+    this map is made of the points of both halves.
     """
     by_chance = neighbors.shape[1] / (len(neighbors) - 1)
     with_halves = float(np.mean([shared(neighbors, each).mean() for each in near]))
@@ -145,7 +145,7 @@ def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float]
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
     """Return the regions around the points of an embedding (`Audit.regions`); none for too few pairs of halves.
 
-    `size` is the size of the embedding, by which the aligned maps were divided.
+    `aligned` has the maps of halves of the data, and `size` is the size of the embedding, by which they were divided.
     """
     pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
     # Calibration holds out one pair, and p others must be left to span the region.
@@ -159,9 +159,10 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
 def _neighbor_probability(counts: csr_array, maps: int) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
 
-    `counts` (n, n) says in how many of the `maps` of halves j is a neighbor of i. If it is one in a share f of them,
-    the probability is .9 f^1.1, which is below f because different halves of one data set share points, and other
-    samples do not. Both constants were measured on 45 distributions (docs/explanation/believe.md).
+    `counts` (n, n) says in how many maps of halves of the data, of `maps` in all, j is a neighbor of i. If j is a
+    neighbor in the share f of them, the probability is .9 f^1.1, which is below f because different halves of one data
+    set share points, and other samples do not. Both constants were measured on 45 distributions
+    (docs/explanation/believe.md).
     """
     return csr_array((KEPT * (counts.data / maps) ** KEPT_POWER, counts.indices, counts.indptr), shape=counts.shape)
 

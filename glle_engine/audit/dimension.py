@@ -35,7 +35,7 @@ DIMENSION_NEIGHBORS = 10
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return the number of coordinates that maps of two halves share, and the hidden dimension or None.
+    """Return the number of coordinates that maps of two halves of the data share, and the hidden dimension or None.
 
     `wider` makes maps with one coordinate more than the audited map, of halves of at most 2,000 of the `rows`. If these
     maps share more coordinates than the audited map has, and the points fill the additional one, the hidden dimension
@@ -57,9 +57,10 @@ def find_dimension(
 
 
 def shared_coordinates(places: NDArray[np.float64]) -> int:
-    """Return how many coordinates the maps of two halves share, by maps (2 m, n, p); maps 2 j and 2 j + 1 are a pair.
+    """Return how many coordinates the maps of two halves of the data share.
 
-    A coordinate is shared if the median over the pairs of its squared canonical correlation is at least .5.
+    In the maps (2 m, n, p), maps 2 j and 2 j + 1 are a pair. A coordinate is shared if its squared canonical
+    correlation is at least .5, in the median over the pairs.
     """
     pairs = zip(places[::2], places[1::2], strict=True)
     squares = np.median([canonical_correlations(a, b) ** 2 for a, b in pairs], axis=0)

@@ -121,10 +121,11 @@ def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
 def groups_apart(
     Y: NDArray[np.float64], classes: NDArray[np.int64], rows: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Return which pairs (g, g) of labeled groups lie apart: at most 10 % of each group's points touch the other one.
+    """Return which pairs (g, g) of labeled groups lie apart: at most 10 % of each group's points touch the other group.
 
     Only the points `rows` are compared, by default all points, and a group without such points is apart from no group.
-    To judge the map of a half, pass the points that are not in the half, for the reason given in `isolated_among`.
+    To judge the map of a half of the data, pass the points that are not in the half, because a map shows the points
+    from which it was made farther apart than points of a new sample.
     """
     count = int(classes.max()) + 1
     rows = np.ones(len(Y), bool) if rows is None else rows
@@ -139,10 +140,10 @@ def groups_apart(
 def compare_groups(
     names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
 ) -> Groups:
-    """Count in how many of m maps of halves the groups are apart, and points lie among points of their own group.
+    """Return in what share of maps groups are apart, and points lie among points of their own group.
 
-    `classes` (n,) are indices of the `names`, `near` (m, n, k) the neighbors of each point in the maps, and `apart`
-    (m, g, g) says which groups are apart in each map.
+    The maps are of m halves of the data. `classes` (n,) are indices of the `names`, `near` (m, n, k) the neighbors of
+    each point in the maps, and `apart` (m, g, g) says which groups are apart in each map.
     """
     member = np.mean([(classes[each] == classes[:, None]).mean(axis=1) > 0.5 for each in near], axis=0)
     return Groups(names, apart.mean(axis=0), member, classes)

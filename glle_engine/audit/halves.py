@@ -74,7 +74,7 @@ class HalfMap:
 
     @classmethod
     def stacked(cls, half_maps: list[Self]) -> Self:
-        """Stack the arrays of several halves' maps along a new first axis."""
+        """Stack the arrays of several maps, each of one half of the data, along a new first axis."""
         values = {name: [getattr(half_map, name) for half_map in half_maps] for name in vars(half_maps[0])}
         arrays: dict[str, Any] = {name: None if each[0] is None else np.array(each) for name, each in values.items()}
         return cls(**arrays)
@@ -108,7 +108,10 @@ class Halves:
         self._place = _placement(audited.points, audited.rows, is_linear=audited.source.is_linear)
 
     def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
-        """Embed halves until there are `pairs` pairs, and evaluate the new maps; the executors do this in parallel."""
+        """Embed more halves of the data, until there are `pairs` pairs, and evaluate the new maps.
+
+        The executors, if any, embed and evaluate in parallel.
+        """
         options, first = self.audited.options, 0 if self.maps is None else len(self.maps.places)
         _ = self.neighbors, self.answered  # computed once, before several threads need them
         started = []
@@ -134,7 +137,7 @@ class Halves:
         self.half_maps += half_maps
 
     def stacked(self) -> HalfMap:
-        """Return what all maps show, as one `HalfMap` whose arrays have a first axis for the halves.
+        """Return what all maps of halves of the data show, as one `HalfMap` whose arrays have a first axis for them.
 
         Raises `InvalidParameterError` if fewer than two pairs of halves could be embedded.
         """
@@ -174,18 +177,21 @@ class Halves:
 
     @property
     def _answered_islands(self) -> NDArray[np.int64]:
-        """The island of each `answered` point."""
+        """Number of the island of each `answered` point; -1 for no island."""
         return self.audited.facts.islands.of_points[self.answered]
 
     @property
     def _places_islands(self) -> bool:
-        """Whether the points outside of a half get new positions (`island_places`), to compare islands or groups."""
+        """Whether points outside a half of the data are placed again (`island_places`) to compare islands or groups."""
         has_several = self.audited.facts.islands.of_points.max() > 0
         return bool(not self.audited.source.is_linear and (has_several or self.audited.groups is not None))
 
     @cached_property
     def _candidates(self) -> NDArray[np.int32]:
-        """The w halved rows (m, w) that are nearest to each of the `answered` points; one search serves all halves."""
+        """The w nearest rows (m, w) of each `answered` point, among the rows from which halves of the data are drawn.
+
+        One search serves all halves: neighbors in a half are taken from these rows.
+        """
         points, rows = np.ascontiguousarray(self.audited.points), self.audited.rows
         own_row = np.full(len(points), -1)
         own_row[rows] = np.arange(len(rows))
@@ -194,7 +200,10 @@ class Halves:
         return rows.astype(np.int32)[near]
 
     def _evaluate(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> HalfMap:
-        """Return what the map of one `half` (row numbers) shows; `positions` (r, p) are those of all halved rows."""
+        """Return what the map of one half of the data shows; `half` has the numbers of its rows.
+
+        `positions` (r, p) are the positions in the map of all rows from which halves are drawn.
+        """
         audited = self.audited
         islands, classes = audited.facts.islands.of_points, None if audited.groups is None else audited.groups[1]
         places = placed_outside = self._place(positions)
@@ -220,10 +229,11 @@ class Halves:
 
 
 def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
-    """Return the embedder with which `resample` computes the halves of an audit apart from that audit.
+    """Return the embedder with which another process can compute an audit's maps of halves, before the audit runs.
 
-    Call `resample` with the random stream `SEPARATE` and the audit's seed. Parameters and errors are the same as for
-    `glle_engine.audit.audit.audit`; coordinates alone have no embedder.
+    Call `resample` with this embedder, the random stream `SEPARATE` and the audit's seed. Parameters and errors are the
+    same as for `glle_engine.audit.audit.audit`; there must be a method or a posterior, because coordinates alone have
+    no embedder.
     """
     chosen = AuditOptions(**options)
     source, _ = source_of(X, Y, chosen)
@@ -259,11 +269,11 @@ def island_places(
     Y: NDArray[np.float64],
     nearest: NDArray[np.int32] | None = None,
 ) -> NDArray[np.float64]:
-    """Return a copy of the map Y (n, p) of a half, in which the `rows` outside the half have new positions.
+    """Return a copy of the map Y (n, p) of a half of the data, in which the `rows` outside the half have new positions.
 
     `chosen` are the points of the half. The usual ten neighbors in the half would put a point of a small group between
-    groups, because some of them belong to other groups; the new positions depend on only five neighbors,
-    `nearest` (m, 5) if they are known already.
+    groups, because some of these neighbors belong to other groups. The new positions therefore depend on only five
+    neighbors: `nearest` (m, 5), if the caller knows them already.
     """
     placed = Y.copy()
     placed[rows] = placing_weights(points[chosen], points[rows], PLACING_NEIGHBORS, nearest).embed(Y[chosen])

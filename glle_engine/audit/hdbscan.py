@@ -26,7 +26,7 @@ def clusters_of(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
 
 
 def renumbered(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the groups (n,) of points with numbers from 0 without gaps, in the same order; -1 stays -1."""
+    """Renumber the groups (n,) of points from 0 without gaps, in the order of their numbers; -1 (no group) stays -1."""
     return np.searchsorted(np.unique(groups[groups >= 0]), groups) - (groups < 0)
 
 
@@ -35,7 +35,7 @@ def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> N
 
     The distance of two of the points (n, d) is at least the core distance (n,) of each of them: mutual reachability.
     """
-    from scipy.cluster.hierarchy import linkage  # noqa: PLC0415 # an API process does without
+    from scipy.cluster.hierarchy import linkage  # noqa: PLC0415 # slow, and not needed by API processes
     from scipy.spatial.distance import pdist  # noqa: PLC0415
 
     n, distances, first = len(points), pdist(points), 0

@@ -68,8 +68,8 @@ MIN_POINTS_TO_CUT = 4  # islands of fewer points are not cut in two
 class Islands:
     """Islands of an embedding, and whether the data and other samples have them, too.
 
-    An island is a cluster that hardly touches other ones. If only coordinates are given, all fields about samples and
-    halves are None.
+    An island is a cluster of points that hardly touches other clusters. Other samples are the maps of random halves of
+    the data; for coordinates without a method, there are no such maps, and the fields about halves are None.
 
     Attributes
     ----------
@@ -101,14 +101,20 @@ class Islands:
 
     @property
     def stays(self) -> NDArray[np.bool_]:
-        """Whether each island (m,) can be trusted: it is isolated in 80 % of the halves, and in the data."""
+        """Whether each island (m,) can be trusted.
+
+        It has to be isolated in the data, and in at least 80 % of the maps of random halves of the data.
+        """
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         return np.asarray((self.in_samples >= MIN_ISOLATED_SHARE) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Whether the method cut each island (m,) off: it is isolated in 80 % of the halves, but not in the data."""
+        """Whether the method cut each island (m,) off.
+
+        Such an island is isolated in at least 80 % of the maps of random halves of the data, but not in the data.
+        """
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         inside = self.in_samples if self.in_halves is None else self.in_halves
@@ -187,11 +193,12 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
 def islands_of_samples(
     islands: Islands, isolated_outside: NDArray[np.bool_], isolated_inside: NDArray[np.bool_] | None = None
 ) -> Islands:
-    """Return the islands of a map, with the share of halves in whose maps each island is isolated, and its error.
+    """Return the islands of a map, with the share of other maps in which each island is isolated, and its error.
 
-    `isolated_outside` (m, islands) says whether an island is isolated among the points that are not in the half, and
-    `isolated_inside` whether it is isolated among the half's own points. The half's own points show whether the method
-    cuts the islands, because other points may be placed across a cut.
+    The other maps are of m random halves of the data. `isolated_outside` (m, islands) says whether an island is
+    isolated among the points that are not in the half, and `isolated_inside` whether it is isolated among the half's
+    own points. The half's own points show whether the method cuts the islands, because other points may be placed
+    across a cut.
     """
     if not islands.count:
         return replace(islands, in_samples=np.zeros(1))
@@ -211,9 +218,9 @@ def islands_of_samples(
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which islands (m,) are isolated in a map Y of which only the points `rows` (n,) are looked at.
 
-    Islands without such points are not isolated, and points of no island (-1) are ignored. To judge the map of a half,
-    pass the points that are not in the half: a map of few points in many dimensions shows the points from which it was
-    made farther apart than points of a new sample.
+    Islands without such points are not isolated, and points of no island (-1) are ignored. To judge the map of a half
+    of the data, pass the points that are not in the half: a map of few points in many dimensions shows the points from
+    which it was made farther apart than points of a new sample.
     """
     rows = rows & (islands >= 0)
     present, of_rows = np.unique(islands[rows], return_inverse=True)
@@ -341,7 +348,7 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
 def _most_contact(
     points: NDArray[np.float64], islands: NDArray[np.int64], reach: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return up to which share (m,) of its points may touch other islands while an island counts as isolated."""
+    """Return the largest share of points that may touch other islands, for each of m islands to count as isolated."""
     cuts = (_cut_contact(points[islands == island], len(points), each) for island, each in enumerate(reach))
     return np.array([min(MAX_ISLAND_CONTACT, MAX_CUT_CONTACT_RATIO * cut) for cut in cuts])
 
@@ -369,11 +376,12 @@ def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
 def contact(
     points: NDArray[np.float64], groups: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share (g, g) of group i's points that touch j, the share (g,) that touch any group but i, and reaches.
+    """Return how much g groups touch: shares (g, g) by pairs of groups, shares (g,) of all other groups, reaches (g,).
 
-    A point touches a group if some point of that group lies within the reach (`_reach`) of the point's own group.
-    Groups of one point touch no group. Of more than 5,000 points a random sample is compared, with at least one point
-    of each group.
+    Entry (i, j) is the share of group i's points that touch group j; the second array has the share of each group's
+    points that touch any other group. A point touches a group if some point of that group lies within the reach
+    (`_reach`) of the point's own group. Groups of one point touch no group. Of more than 5,000 points a random sample
+    is compared, with at least one point of each group.
     """
     if len(points) > MAX_COMPARED_POINTS:
         rng = generator(len(points), 1)
@@ -406,7 +414,7 @@ def _is_in_box(points: NDArray[np.float64], others: NDArray[np.float64], limit: 
 
 
 def _tree(points: NDArray[np.float64]) -> cKDTree:
-    from scipy.spatial import cKDTree  # noqa: PLC0415 # an API process does without
+    from scipy.spatial import cKDTree  # noqa: PLC0415 # slow, and not needed by API processes
 
     return cKDTree(points)
 

@@ -41,14 +41,14 @@ class Audit(PointResult):
     statement : Statement
         Level and lines of the verdict, with the things that are trusted and distrusted.
     is_preliminary : bool
-        Whether more halves follow.
+        Whether the audit goes on to embed more halves of the data.
     beyond_chance : bool or None
         Whether the data have relations among their features, and the map keeps more of their neighbors than random
         positions do; None if fewer than two features vary.
     embedding : (n, p) float64
     islands : Islands
-        Which islands the map has, and whether the data have them, too. If a method is given, also whether other samples
-        have them.
+        Which islands (separate clumps of points) the map has, and whether the data have them, too. If the method of the
+        map is known, also whether other samples have them.
     disturbed : Disturbed
         Where the map tears or folds the data: `stretch` and `squeeze` of each point, and `seams`, the pairs of regions
         that are torn apart or laid onto each other.
@@ -66,7 +66,7 @@ class Audit(PointResult):
     shape : Answer or None
         How well the shapes of the islands agree between samples.
     neighborhood : (n,) float64 in [0, 1] or None
-        `neighborhoods` of each point.
+        Share of each point's neighbors that stay its neighbors in another sample, corrected as `neighborhoods`.
     dimension : int or None
         Smallest number of coordinates that two samples share, found by maps with one coordinate more than this map.
         None if the method has a fixed number of coordinates, or starts at random.
@@ -140,7 +140,10 @@ class Audit(PointResult):
 
     @property
     def is_point_beyond(self) -> NDArray[np.bool_] | None:
-        """Whether each point (n,) keeps more neighbors than chance, at a false-discovery rate of 10 %; may be None."""
+        """Whether each point (n,) keeps more neighbors than chance, at a false-discovery rate of 10 %.
+
+        None if `chance` is None.
+        """
         return None if self.chance is None else self.chance.is_point_beyond
 
     @property

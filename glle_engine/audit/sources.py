@@ -66,12 +66,12 @@ class Source:
     to_points : callable
         Transforms data (m, d) to points whose Euclidean distances order pairs as the metric of the embedding does.
     embed : callable
-        Called with (data, number), embeds other data by the same method, with the seed `number`; None if only
-        coordinates are given.
+        Called with (data, number), embeds other data by the same method, with a seed that follows from `number`. None
+        for coordinates without a method.
     embedder : Embedder, optional
-        Embeds halves of the data; None if only coordinates are given.
+        Embeds halves of the data; None for coordinates without a method.
     wider : Embedder, optional
-        Embeds halves of the data with one more coordinate. None if only coordinates are given, if the number of
+        Embeds halves of the data with one more coordinate. None for coordinates without a method, if the number of
         coordinates is fixed, or if the method starts at random, so that its coordinates have no order.
     is_threaded : bool
         Whether several threads may embed at the same time; libraries that use threads themselves do not allow it.
@@ -261,7 +261,7 @@ def dense_rows(X: ArrayLike) -> ArrayLike:
 
 
 def quick_spec(method: Method[Any], spec: S) -> S:
-    """Return the parameters for maps of halves: fewer iterations of t-SNE and UMAP, unless the caller has set them."""
+    """Return `spec` for maps of halves of the data: t-SNE and UMAP get fewer iterations, unless the caller set them."""
     default, few = method.spec(), QUICK.get(method.name, {})
     changes: Any = {name: value for name, value in few.items() if getattr(spec, name) == getattr(default, name)}
     return replace(spec, **changes)
@@ -273,7 +273,10 @@ def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
 
 
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
-    """Return coordinates (n, p) as float64; raises `InvalidShapeError` unless there are n rows, or `NotFiniteError`."""
+    """Return coordinates (n, p) as float64.
+
+    Raises `InvalidShapeError` unless there are n rows, and `NotFiniteError` for coordinates that are not finite.
+    """
     embedding = coordinates(Y)
     require_finite_places(embedding)
     if len(embedding) != n:

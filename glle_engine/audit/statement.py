@@ -91,7 +91,7 @@ class Facts:
     fidelity : Agreement
         Agreement of the map with the data.
     islands, arrangement, neighborhoods, shape, remains
-        As in `Audit`; `remains` is None if only coordinates are given.
+        As in `Audit`; `remains` is None for coordinates without a method.
     disturbed : Disturbed
         Points that the map tears off their neighbors, or lays onto other points.
     p : int
@@ -104,7 +104,7 @@ class Facts:
     dominant : (str, float) or None
         Column with nearly all of the variance, and its share.
     half : int or None
-        Number of points of a half, if the halves are made from a sample of the data.
+        Number of points of each half that is embedded, if the halves are of a sample of the data.
     hidden : int or None
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
@@ -112,7 +112,8 @@ class Facts:
     is_placed_by_chance : bool
         Whether the method places islands by chance, so that their arrangement means nothing.
     is_preliminary : bool
-        Whether more halves follow; the statement then leaves out shares and tears, which may change.
+        Whether more halves of the data will be embedded; the statement then leaves out shares and tears, which may
+        change.
     clustered : tuple of str
         Columns whose values form clusters, if no relation among the features was found.
     dependent : str
@@ -216,7 +217,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
 
 
 def _on_samples(facts: Facts) -> Statement:
-    """Return the statement on a map that was compared with maps of halves: what to read, what not, and why.
+    """Return the statement on a map that was compared with maps of halves of the data: what to read or not, and why.
 
     If the map can be trusted only in part, what not to read is the first line.
     """
@@ -255,7 +256,7 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
         if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED_ISLANDS:
             yield "arrangement", (False, f"{between} (this method places them by chance)")
         elif arrangement is not None and (islands.stays.all() or arrangement.share < MIN_TRUSTED_SHARE):
-            # Distances to an island that does not stay mean nothing, so they are trusted only if all islands stay.
+            # Distances to an island that other samples do not show mean nothing: all islands must be trusted.
             is_arranged = arrangement.share >= MIN_TRUSTED_SHARE
             yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, MIN_TRUSTED_SHARE))
         if shape is not None:
@@ -372,7 +373,7 @@ def _kept(fidelity: Agreement, subject: str = "it") -> str:
 
 
 def _true_distances(fidelity: Agreement) -> str:
-    """Return a clause that says whether the map's distances rank like distances in the data, straight or along it."""
+    """Return a clause that says whether the map's distances rank like Euclidean or geodesic distances in the data."""
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
     is_straight, is_along = (value >= MIN_DISTANCE_CORRELATION for value in (fidelity.straight, fidelity.along))
     if is_straight and is_along:
@@ -401,7 +402,10 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
 
 
 def _fidelity(facts: Facts) -> list[str]:
-    """Return clauses about what can be seen without a method: kept neighbors, islands of the data, tears and folds."""
+    """Return clauses about what an audit can see without maps of halves of the data, which need the map's method.
+
+    They are about kept neighbors, islands that are separate in the data, tears and folds.
+    """
     islands = facts.islands
     parts = [_kept(facts.fidelity, "the map")]
     if islands.count:

@@ -1,4 +1,4 @@
-"""Convert a caller's values to arrays, and refuse masked values and integers beyond 2^53, which this would change."""
+"""Convert a caller's values to arrays; refuse masked values and integers beyond 2^53, which conversion would change."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
 
     Raises
     ------
-    NotFiniteError, InexactIntegerError
-        As for `require_lossless`.
+    NotFiniteError
+        For masked values.
+    InexactIntegerError
+        For integers beyond 2^53, which float64 cannot hold exactly.
     InvalidShapeError
         For rows of different lengths, and for objects that have items but are neither sequence nor array, such as an
         AnnData: numpy would take them for sequences and read them item by item, which may take forever.
@@ -87,7 +89,7 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
 
 
 def require_open(values: Any, name: str) -> None:
-    """Raise `InvalidShapeError` if the values are an h5py data set whose file is closed."""
+    """Raise `InvalidShapeError`, which calls the values `name`, if they are an h5py data set whose file is closed."""
     if type(values).__module__.startswith("h5py") and not values:
         raise InvalidShapeError(
             f"{name[0].upper()}{name[1:]} are in an HDF5 file that is closed.",
@@ -96,9 +98,10 @@ def require_open(values: Any, name: str) -> None:
 
 
 def require_unmasked(values: Any, name: str) -> None:
-    """Raise `NotFiniteError` if the values are a masked array of numpy, or a list of masked rows, with masked entries.
+    """Raise `NotFiniteError` if a masked array of numpy, or a list of masked arrays, has masked entries.
 
-    Conversion to a plain array would drop the mask and use the masked numbers as data.
+    Conversion to a plain array would drop the mask and use the masked numbers as data. `name` is what the error calls
+    the values, such as "the data".
     """
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
@@ -142,7 +145,7 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
             continue
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
-        place = {} if hasattr(values, "tocsr") else place  # a sparse matrix's entry has no such index
+        place = {} if hasattr(values, "tocsr") else place  # `index` counts its stored entries
         where = (
             f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (counted from 0)" if place else ""
         )
@@ -154,14 +157,15 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
 
 
 def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | None, NDArray[Any]]]:
-    """Yield (column, integers) for each column of a frame that has integers beyond 2^53.
+    """Yield (column, values) for each column of a frame that has integers beyond 2^53.
 
-    For an array, sparse matrix or list, `column` is None. In object arrays, entries that are not integers become 0.
+    For an array, a sparse matrix or a list, yield at most one pair, whose `column` is None. Entries of object arrays
+    that are not integers are replaced by 0.
     """
     parts: list[tuple[int | None, NDArray[Any]]] = []
     if hasattr(values, "tocsr"):
         parts += [(None, np.asarray(values.data))] if values.dtype.kind in "iu" and hasattr(values, "data") else []
-    elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # a frame, whose integers a float column would round
+    elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # in one array, float columns would round integers
         columns = values.get_columns() if hasattr(values, "get_columns") else values.items()
         each = (column[1] if isinstance(column, tuple) else column for column in columns)
         parts += [(index, np.asarray(column)) for index, column in enumerate(each)]

@@ -22,7 +22,7 @@ class GlleError(ValueError):
     Attributes
     ----------
     code : str
-        Stable kebab-case name of the subclass.
+        Stable kebab-case name of the problem. A `TableError` has one of several codes; each other subclass has its own.
 
     """
 
@@ -77,25 +77,25 @@ class InexactIntegerError(GlleError):
 
 
 class OutOfRangeError(GlleError):
-    """Numbers whose squared differences leave the floating-point range."""
+    """Numbers so large, so small or so far apart that a computation overflows, underflows or loses its digits."""
 
     code = "out-of-range"
 
 
 class DataMismatchError(GlleError):
-    """Data that are not the training data of the posterior; `details` has both digests."""
+    """Data that are not the training data of the posterior; `details` has the SHA-256 of both."""
 
     code = "data-mismatch"
 
 
 class TooFewPointsError(GlleError):
-    """Fewer points than the numbers of neighbors or components need."""
+    """Too few points for a computation, for example for its number of neighbors or components."""
 
     code = "too-few-points"
 
 
 class DegenerateDataError(GlleError):
-    """Data whose points are all equal."""
+    """Data without the variation that a computation needs: all points are equal, or a row has no direction."""
 
     code = "degenerate-data"
 
@@ -107,13 +107,13 @@ class DisconnectedGraphError(GlleError):
 
 
 class ConvergenceError(GlleError):
-    """An eigenproblem for which no solver found eigenpairs that are accurate enough."""
+    """A computation without an accurate result, such as an eigenproblem that no solver could solve."""
 
     code = "no-convergence"
 
 
 class MissingLibraryError(GlleError):
-    """An option that needs a library that is not installed; `details` names the library and the extra with it."""
+    """An option whose library is not installed; `details` names the library and the extra of glle that installs it."""
 
     code = "missing-library"
 

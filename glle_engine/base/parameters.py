@@ -1,7 +1,7 @@
 """Parameters, each declared once with its domain, default and description.
 
-A specification is a frozen dataclass with fields by `integer`, `number`, `choice`, `boolean` and `mapping`. The
-declaration validates values and fills the JSON Schema and the documentation.
+A specification is a frozen dataclass whose fields are declared by `integer`, `number`, `choice`, `boolean` and
+`mapping`. Validation, the JSON Schema and the documentation all follow from these declarations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Kind = Literal["integer", "number", "boolean", "word", "object"]
 
-# For each bound of a number: the field of `Parameter`, words, the keyword of JSON Schema, and what values have to pass.
+# For each kind of bound: its field of `Parameter`, the words of errors, its keyword in JSON Schema, and the comparison
+# that a value has to pass.
 _BOUNDS: tuple[tuple[str, str, str, Callable[[float, float], bool]], ...] = (
     ("minimum", "of at least", "minimum", operator.ge),
     ("above", "above", "exclusiveMinimum", operator.gt),
@@ -95,8 +96,8 @@ class Parameter:
     def check(self, name: str, value: object) -> Any:
         """Return the value as a Python type, or raise `InvalidParameterError` if it is outside the domain.
 
-        None and "auto" become `fixed` if the parameter has it. Otherwise, None becomes "auto" if "auto" is one of the
-        words and None is not allowed.
+        If the parameter has a `fixed` number, None and "auto" become this number. Otherwise, None becomes "auto" if
+        "auto" is one of the words and None is not allowed.
         """
         if self.fixed is not None and (value is None or (isinstance(value, str) and value == "auto")):
             return self.fixed
@@ -121,7 +122,7 @@ class Parameter:
             "integer": "an integer",
             "number": "a finite number",
             "boolean": "true or false",
-            "object": "a mapping of names to values that JSON has",
+            "object": "a mapping of names to JSON values",
         }[self.kind]
         bounds = [
             f"{words} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
@@ -172,8 +173,9 @@ def integer(
 ) -> Any:
     """Declare a field of a specification that is an integer; if its default is None, the value may be None, too.
 
-    `bounds` are `minimum` and `maximum`. For a number of points (`counts`) whose default is an integer, "auto" stands
-    for the default, unless "auto" is one of the `words`.
+    `words` are texts that are allowed in place of an integer, and `bounds` are `minimum` and `maximum`. `counts` says
+    that the integer is a number of points; if its default is an integer, "auto" then stands for the default, unless
+    "auto" is one of the `words`.
     """
     fixed = default if counts and isinstance(default, int) and "auto" not in words else None
     domain: dict[str, Any] = {"words": words, "optional": default is None, "counts": counts, "fixed": fixed, **bounds}
@@ -185,19 +187,20 @@ def number(
 ) -> Any:
     """Declare a field of a specification that is a finite number; if its default is None, it may be None, too.
 
-    `bounds` are `minimum` or `above`, and `maximum` or `below`.
+    `words` are texts that are allowed in place of a number. `bounds` are `minimum` or `above`, and `maximum` or
+    `below`. `counts` says that the number is a number of points.
     """
     domain: dict[str, Any] = {"words": words, "optional": default is None, "counts": counts, **bounds}
     return _declare(default, Parameter(kind="number", doc=doc, **domain))
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
-    """Declare a field of a specification that is one of several words."""
+    """Declare a field of a specification that is one of several words; `added` as for `Parameter`."""
     return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
 def boolean(default: bool, doc: str, *, added: bool = False) -> Any:  # noqa: FBT001 # a default, not a switch
-    """Declare a field of a specification that is true or false."""
+    """Declare a field of a specification that is true or false; `added` as for `Parameter`."""
     return _declare(default, Parameter(kind="boolean", doc=doc, added=added))
 
 
@@ -227,7 +230,7 @@ class Specification:
         self.check_together()
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for a meaningless combination of options."""
+        """Raise `InvalidParameterError` for a meaningless combination of options; subclasses override this method."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
         """Raise `InvalidParameterError` if a parameter that has no effect with `option` differs from its default.
@@ -375,7 +378,11 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seed_of(seed: int, random_state: Any) -> int:
-    """Return `seed`, or the seed that `random_state` determines if it is not None; errors as for `with_seed`."""
+    """Return `seed`, or the seed that `random_state` determines if it is not None.
+
+    Raises `InvalidParameterError` if both a `random_state` and a `seed` other than 0 are given, or if the
+    `random_state` is neither an integer nor a generator of numpy.
+    """
     options = {"seed": seed} if seed or random_state is None else {}
     return int(with_seed({**options, "random_state": random_state})["seed"])
 
@@ -390,7 +397,7 @@ def check_integer(name: str, value: object, lower_bound: int, *, counter: bool =
 
 
 def check_positive(name: str, value: object, *, zero: bool = False) -> float:
-    """Return the value if it is a finite positive number, or 0 with `zero`; else raise `InvalidParameterError`."""
+    """Return the value if it is a finite positive number, else raise `InvalidParameterError`; `zero` also allows 0."""
     parameter = Parameter(kind="number", doc="", minimum=0) if zero else Parameter(kind="number", doc="", above=0)
     return float(parameter.check(name, value))
 
@@ -417,9 +424,9 @@ def _json_object(value: object) -> dict[str, Any] | None:
 
 
 def as_option(name: str, value: object) -> str | Way:
-    """Return an option with its value, to be named in a message: as a `Way`, or as a string "name=value".
+    """Return an option with its value, to be named in a message: as a `Way`, which each interface writes in its form.
 
-    The result is a string if the value has more than 60 characters, or is neither a string nor a number.
+    If the value has more than 60 characters, or is neither a string nor a number, return the string "name=value".
     """
     text = _shorten(value)
     is_plain = isinstance(value, str | int | float) and text == repr(value)

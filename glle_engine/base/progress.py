@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 
 OnProgress = Callable[[int, int, str], None]
-"""Called with (done, total, stage) between blocks of work; an exception that it raises cancels the computation."""
+"""Called with (done, total, stage) between blocks of work, where `stage` names the current part of the computation.
+
+An exception that it raises cancels the computation.
+"""
 
 
 def silent(done: int, total: int, stage: str) -> None:
@@ -14,7 +17,11 @@ def silent(done: int, total: int, stage: str) -> None:
 
 
 def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> Iterator[slice]:
-    """Yield slices of n points, each of at most `size`, and report progress after the caller has processed a slice."""
+    """Yield slices of n points, each of at most `size` points.
+
+    After the caller has processed a slice, call `on_progress` with (points done, n, `stage`); `stage` names the
+    computation.
+    """
     for start in range(0, n, size):
         stop = min(start + size, n)
         yield slice(start, stop)
@@ -22,10 +29,11 @@ def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> I
 
 
 class StageClock:
-    """Progress callback that measures the time of each stage and forwards every report.
+    """Progress callback that measures the time of each stage of a computation and forwards every report.
 
-    The time between two reports belongs to the stage of the later one. If the later report has done = 0, it begins a
-    stage, and the time before it belongs to the previous stage.
+    A report is (done, total, stage), where the stage is the name of a part of the computation. The time between two
+    reports belongs to the stage of the later one. If the later report has done = 0, it begins a stage, and the time
+    before it belongs to the previous stage.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def _cut(text: str) -> str:
 
 
 class PointResult(PointArray):
-    """Base of results with one row for each point, which become frames, plots or parts of an AnnData, and HTML."""
+    """Base of results with one row for each point: converts them to a pandas frame, a plot, HTML or AnnData entries."""
 
     def frame(self, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
         """Return a pandas DataFrame with a row for each point; parameters and errors as for `glle.frame`."""
@@ -137,9 +137,10 @@ class Diagnostics:
     Attributes
     ----------
     figures : dict
-        Numbers by name: components, closed_classes, spectral_gap, variance and others of the method. "elimination" has
-        the "order" of elimination, and the predicted "flops" of a draw's factorization and "bytes" of its factors. For
-        few points, which are solved densely, "elimination" is empty.
+        Numbers by name, such as "components" (connected components of the graph), "closed_classes" (sets of points that
+        no edge leaves), "spectral_gap" and "variance"; other names depend on the method. "elimination" has the "order"
+        in which the sparse factorization of a draw eliminates the points, the predicted "flops" of the factorization
+        and the predicted "bytes" of its factors. For few points, which are solved densely, "elimination" is empty.
     notes : tuple of Note
         Warnings and findings.
 

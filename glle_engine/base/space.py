@@ -77,7 +77,7 @@ class Space:
         Raises
         ------
         DegenerateDataError
-            For a row without a direction (cosine, correlation).
+            For a row of zeros (cosine) or a constant row (correlation), which has no direction.
 
         """
         if self.center is not None and self.scale is not None:
@@ -97,7 +97,7 @@ class Space:
 
 
 def require_restorable(metric: Metric) -> None:
-    """Raise `InvalidParameterError` unless the metric is Euclidean: positions for other metrics do not fix the data."""
+    """Raise `InvalidParameterError` unless the metric is Euclidean: other metrics do not determine rows of the data."""
     if metric == "euclidean":
         return
     how = {
@@ -158,7 +158,10 @@ def _directions(data: NDArray[np.float64], metric: Metric) -> NDArray[np.float64
 
 
 def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDataError:
-    """Return the error for rows of d features that have no direction (cosine, correlation)."""
+    """Return the error for rows of d features that have no direction, which `is_flat` (n,) marks.
+
+    Rows of zeros have no direction for the metric "cosine", and constant rows have none for "correlation".
+    """
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
@@ -170,7 +173,10 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
 
 
 def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Return the distinct values of each feature, ascending; raise an error for values that are not integers."""
+    """Return the distinct values of each feature, ascending, for the Hamming distance.
+
+    Raises `InvalidParameterError` if a value is not an integer, or there are too many distinct values.
+    """
     fractions = np.argwhere(data != np.floor(data))
     if len(fractions):
         row, column = (int(i) for i in fractions[0])

@@ -35,7 +35,7 @@ FurtherMetric = Literal[
     "sokalsneath",
     "yule",
 ]
-"""The metrics of methods that need only neighbors, and no points whose Euclidean distances are these distances."""
+"""Metrics of methods that need nothing but neighbors: those beyond `Metric` are not turned into Euclidean distances."""
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
@@ -48,7 +48,7 @@ NEIGHBORS_OF_ROOT = 0.35  # ratio of the default k to the root of the number of 
 # Limits for landmarks="auto" (docs/explanation/spread.md). They are constants, so that every machine decides alike.
 MAX_EXACT_POINTS = 50_000  # beyond about 60,000, even a draw of a sheet with 30 neighbors takes a second
 MAX_EXACT_FLOPS = 5 * 10**9  # operations of a factorization, at which a single draw takes about a second
-AUTO_LANDMARKS = (4000, 2000)  # a draw of 2,000 points takes less than a second, whatever their graph
+AUTO_LANDMARKS = (4000, 2000)  # tried in turn: a draw of 2,000 points takes less than a second, whatever their graph
 
 
 def standardize_parameter() -> Any:
@@ -63,7 +63,7 @@ def standardize_parameter() -> Any:
 
 
 def metric_parameter(metrics: Any = Metric, doc: str = "") -> Any:
-    """Declare the parameter `metric`, one of the words of `metrics`; `doc` continues its description."""
+    """Declare the parameter `metric`, one of the words of the Literal type `metrics`; `doc` ends its description."""
     return choice(
         "euclidean",
         "Distance by which neighbors are found. Weights reconstruct points that have this distance: rows scaled to "
@@ -192,9 +192,10 @@ class FitSpec(SpaceSpec):
     metric: Metric = metric_parameter()
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` if the condition of an option is not met, such as EM for full covariances.
+        """Raise `InvalidParameterError` if an option lacks another option that it needs, such as EM for covariances.
 
-        Options that have no effect beside the others get their defaults, so that equal fits have equal specifications.
+        Options that have no effect in this combination are reset to their defaults, so that equal fits have equal
+        specifications.
         """
         is_constrained, constrained = self.variant == "constrained", Way("variant", "constrained")
         is_adaptive, adaptive = self.neighborhoods == "adaptive", "neighborhoods='adaptive'"
@@ -237,7 +238,8 @@ class FitSpec(SpaceSpec):
     def of_points(self, n: int) -> Self:
         """Return the specification for n points, with "auto" neighbors replaced by a number.
 
-        `landmarks` of n or more becomes "all". ``landmarks="auto"`` stays if only the fit can decide (`choices`).
+        `landmarks` of n or more becomes "all". ``landmarks="auto"`` becomes "all" if landmarks are impossible, and else
+        stays "auto": the fit decides among the specifications that `choices` returns.
         """
         landmarks = self.landmarks
         if isinstance(landmarks, int) and landmarks >= n:
@@ -281,14 +283,14 @@ class FitSpec(SpaceSpec):
 
     @property
     def has_auto_neighbors(self) -> bool:
-        """Whether the number of neighbors follows from the number of points."""
+        """Whether `n_neighbors` is "auto", so that it follows from the number of points."""
         return isinstance(self.n_neighbors, str)
 
 
 def default_neighbors(n: int) -> int:
     """Return the number of neighbors that "auto" stands for: .35 sqrt(n), but at least 10 and at most 30.
 
-    For fewer than 20 points it is n / 2, and for fewer than 4 it is 2.
+    It is at most half of the points, rounded down, and never less than 2.
     """
     by_root = round(NEIGHBORS_OF_ROOT * math.sqrt(n))
     return min(max(by_root, MIN_NEIGHBORS), MAX_NEIGHBORS, max(n // 2, 2))

@@ -46,7 +46,7 @@ class Way(NamedTuple):
     Parameters
     ----------
     name
-        Name of the option, one of `CALLS`, or `FEATURE`.
+        Name of the option, name of the API call (a key of `CALLS`), or `FEATURE`.
     value
         Value of the option (a text, a number, true, or a list of columns), id of the resource of the call, or number of
         the feature; None for an option without a value, or a call without an id.

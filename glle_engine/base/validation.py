@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-# Between these bounds, sums of squares over some ten thousand features neither overflow nor become subnormal.
+# Between these bounds, sums of squares neither overflow nor become subnormal: ten thousand squares of 1e150 add up to
+# 1e304, below the largest float64 of 1.8e308, and the square of 1e-140 is far above the smallest normal number, 2e-308.
 LARGEST, SMALLEST = 1e150, 1e-140
 # New points may be this many extents of the data away. Farther away, the distances from a new point to its neighbors
-# agree in more than half of their digits, and the remaining digits do not rank the neighbors reliably.
+# agree in more than 26 of their 53 bits, and the remaining bits do not rank the neighbors reliably.
 FARTHEST = 2.0**26
-# Smallest distance whose square keeps all its digits, relative to the largest coordinate.
+# Smallest distance whose square keeps all its digits, relative to the largest coordinate: the square, 2^-980, is above
+# the smallest normal number, 2^-1022, with a margin for the squares of its components.
 RESOLVED = 2.0**-490
 _HASHED_ENTRIES = 1 << 20  # the digest of data is computed in blocks of this many entries
 _MAX_LISTED_COLUMNS = 10  # an error or a note names at most this many columns
@@ -81,7 +83,7 @@ class Unit:
         return np.ascontiguousarray(np.ldexp(columns, -self.exponent))
 
     def shift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return all features divided by 2^exponent, constant features after subtracting their constant."""
+        """Subtract the constant of each constant feature from points (m, d), and divide all features by 2^exponent."""
         return np.ascontiguousarray(np.ldexp(points - self.origin, -self.exponent))
 
 
@@ -106,8 +108,9 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
     Raises
     ------
     TooFewPointsError
+        If there are too few points for the numbers of neighbors or components.
     OutOfRangeError
-        Published variant only.
+        If squared distances overflow or underflow, for the published variant only.
 
     """
     require_enough_points(len(data), spec)
@@ -398,7 +401,7 @@ class OfNeighbors(Protocol):
 
 
 def require_neighbors(score_neighbors: int, n: int) -> None:
-    """Raise `InvalidParameterError` if `score_neighbors` is above n - 2: each point needs one that is no neighbor."""
+    """Raise `InvalidParameterError` if a point and its `score_neighbors` neighbors would be all n points."""
     if score_neighbors > n - 2:
         raise InvalidParameterError(
             f"{Way('score_neighbors', score_neighbors)} is too many for {n:,} points.",

@@ -36,12 +36,12 @@ _MIN_POINTS = 3
 
 @dataclass(frozen=True, eq=False)
 class QualityCurves:
-    """Shares of each point's K nearest points in the data that an embedding of n points keeps, for K from 1 to n - 2.
+    """Shares of a point's K nearest points in the data that are among its K nearest in an embedding of n points.
 
     Attributes
     ----------
     neighbors : (n - 2,) int64
-        The numbers K of neighbors.
+        The numbers K of neighbors, from 1 to n - 2.
     q_nx, r_nx, lcmc : (n - 2,) float64
         `q_nx` is the share, averaged over the points; `lcmc` is `q_nx` minus the share that random positions keep;
         `r_nx` is `lcmc` over its maximum, so that random positions have 0 and a perfect embedding has 1.
@@ -86,7 +86,7 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
             remedy=f"Give at least {_MIN_POINTS} points.",
         )
     rows = fixed_sample(n, LANDMARKS)
-    first_kept = np.zeros(n, np.int64)  # how many pairs have K as the larger of their two ranks
+    first_kept = np.zeros(n, np.int64)  # by K: pairs whose larger rank is K, kept from this K on
     for block in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
         larger = np.maximum(_ranks(X, rows[block]), _ranks(Y, rows[block]))
         first_kept += np.bincount(larger.ravel(), minlength=n)

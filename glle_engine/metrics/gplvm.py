@@ -52,7 +52,9 @@ _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6
 
 @dataclass(frozen=True)
 class Kernel:
-    """Parameters of the covariance K of one feature at the points of an embedding; the module defines a, g, b and s.
+    r"""Parameters of the covariance K of one feature at the points y of an embedding.
+
+    .. math:: K_{ij} = a \exp(-\tfrac{g}{2} |y_i - y_j|^2) + b + s \delta_{ij}
 
     Attributes
     ----------
@@ -61,9 +63,9 @@ class Kernel:
     inverse_width : float
         g, one over the squared length scale, where the columns of the embedding have unit variance.
     bias : float
-        b.
+        b, the covariance that all points have in common.
     white : float
-        s.
+        s, the variance of the noise at each point.
 
     """
 
@@ -115,11 +117,11 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_likelihood(
     squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
 ) -> tuple[float, NDArray[np.float64]]:
-    r"""Return log p(X | Y) for a kernel, and its gradient (4,) by the logarithms of the kernel's parameters.
+    r"""Return log p(X | Y) for a kernel, and the gradient (4,) of log p by the logarithms of the kernel's parameters.
 
-    By :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the
-    squared distances in the embedding, `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data, and d is
-    the number of features.
+    The gradient follows from :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`.
+    `squared` (n, n) are the squared distances in the embedding, `factor` (n, r) is F with :math:`F F^T = X X^T` for the
+    centered data, and d is the number of features.
 
     Raises
     ------
@@ -235,7 +237,7 @@ class _Ascent:
 
     def climb(self, start: NDArray[np.float64]) -> Likelihood:
         """Return the maximum that L-BFGS reaches from `start` (4,), the logarithms of the kernel's parameters."""
-        from scipy.optimize import minimize  # noqa: PLC0415 # an API process does without
+        from scipy.optimize import minimize  # noqa: PLC0415 # slow, and not needed by API processes
 
         result = minimize(
             self._falling,

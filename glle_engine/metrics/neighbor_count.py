@@ -1,4 +1,4 @@
-"""Choose the number of neighbors k of a method (``n_neighbors="auto"``): the one whose embedding keeps most neighbors.
+"""Choose the number of neighbors k of a method (``n_neighbors="auto"``) whose embedding keeps the most neighbors.
 
 Each candidate k is tried: the points are embedded by their k nearest neighbors, and the score is the share of the ten
 nearest points of each point that are among its ten nearest in the embedding. If there are n > 1,500 points, a sample of
@@ -41,11 +41,11 @@ COMPARED_NEIGHBORS = 10  # candidates are ranked by how many of each point's 10 
 
 
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
-    """Return which share of each point's neighbors an embedding Y (n, p) keeps, beyond the share that chance keeps.
+    """Return the share of points' neighbors that an embedding Y (n, p) keeps, rescaled so that chance gives 0.
 
-    `nearest` (n, k) are the neighbors. The result is 0 on average for random positions, and 1 if all neighbors are
-    among the k nearest points in the embedding. If `nearest` are the k nearest points in the data, the result is
-    R_NX(k) (`glle_engine.metrics.coranking`).
+    `nearest` (n, k) are the neighbors of each point. A neighbor is kept if it is among the k nearest points in the
+    embedding; the result is 1 if all are kept, and 0 on average for random positions. If `nearest` are the k nearest
+    points in the data, the result is R_NX(k) (`glle_engine.metrics.coranking`).
     """
     by_chance: float = nearest.shape[1] / (len(Y) - 1)
     return (kept_share(nearest, Y) - by_chance) / (1 - by_chance)
@@ -59,7 +59,7 @@ def kept_share(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
 
 @dataclass(frozen=True)
 class NeighborCount:
-    """How well each candidate for the number of neighbors k kept the neighbors of the data.
+    """How well the embedding by each candidate number of neighbors k keeps the neighbors that points have in the data.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class NeighborCount:
 
 
 def candidates_of(n: int) -> list[int]:
-    """Return the numbers of neighbors to try for n points, ascending; none is more than half of n (or 2, if n < 4)."""
+    """Return the numbers of neighbors to try for n points, ascending: at most half of n, or 2 if n is less than 4."""
     spread = math.sqrt(max(n / MAX_SAMPLE_POINTS, 1.0))
     max_neighbors = max(n // 2, 2)
     return [k for k in (round(k * spread) for k in CANDIDATE_COUNTS) if k <= max_neighbors] or [max_neighbors]

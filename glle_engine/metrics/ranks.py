@@ -72,14 +72,14 @@ def trustworthiness(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
-    r"""Return the trustworthiness of an embedding, in [0, 1]; 1 is best.
+    r"""Return how far the neighbors in an embedding are near in the data, in [0, 1]; 1 is best.
 
     .. math:: T = 1 - \frac{2}{m k (2n - 3k - 1)} \sum_i \sum_{j \in U_k(i)} \max(0, r(i, j) - k)
 
-    with U_k(i) the k nearest neighbors of i in Y and r(i, j) the rank of j among the neighbors of i in X (Venna and
-    Kaski 2001). Points at equal distances in X all get the smallest of their ranks, so that the order of the rows does
-    not matter. scikit-learn ranks such points in the order of the rows, so that its value may be lower. Memory grows
-    with n, because the n^2 distances are computed in blocks.
+    T is the mean over m points i, with U_k(i) the k nearest neighbors of i in Y and r(i, j) the rank of j among the
+    neighbors of i in X (Venna and Kaski 2001). Points at equal distances in X all get the smallest of their ranks, so
+    that the order of the rows does not matter. scikit-learn ranks such points in the order of the rows, so that its
+    value may be lower. Memory grows as n, not as n^2, because distances are computed in blocks.
 
     Parameters
     ----------
@@ -107,9 +107,10 @@ def local_trustworthiness(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> NDArray[np.float64]:
-    """Return each point's trustworthiness (m,), whose mean is `trustworthiness`; 1 is best.
+    """Return the trustworthiness (m,) of each point: how far its neighbors in Y are near in X; 1 is best.
 
-    Parameters and errors as for `trustworthiness`. A single point may have a negative value; the mean is at least 0.
+    Parameters and errors as for `trustworthiness`, which is the mean of these values. A single point may have a
+    negative value; the mean is at least 0.
     """
     n = len(X)
     require_same_length(X, Y)
@@ -164,7 +165,7 @@ def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp],
 def _counted_by_tree(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.float64]:
-    from scipy.spatial import cKDTree  # noqa: PLC0415 # an API process does without
+    from scipy.spatial import cKDTree  # noqa: PLC0415 # slow, and not needed by API processes
 
     tree = cKDTree(X)
     excess = np.zeros(len(rows))
@@ -251,10 +252,11 @@ def unexplained_variance(
     Y: NDArray[np.float64],
     on_progress: OnProgress = silent,
 ) -> float:
-    """Return :math:`1 - r^2` in [0, 1], with the correlation r between given distances and distances in an embedding.
+    """Return :math:`1 - r^2` in [0, 1], with the correlation r of distances in the data and in an embedding.
 
-    The correlation is over the pairs of one of `points` with any other point. The score `residual_variance` and Isomap
-    both compute their residual variance by this function. Units do not change the result.
+    The function `distances` supplies the distances in the data. The correlation is over the pairs of one of `points`
+    with any other point. The score `residual_variance` and Isomap both compute their residual variance by this
+    function. The units of the distances do not change the result.
 
     Parameters
     ----------
@@ -287,7 +289,7 @@ def unexplained_variance(
     mean = moments / moments[0]
     spread = np.array([mean[3] - mean[1] ** 2, mean[4] - mean[2] ** 2])
     if (spread <= 1e-14 * mean[3:5]).any():
-        noun = "in the embedding" if spread[0] > 1e-14 * mean[3] else "along the data"
+        noun = "in the embedding" if spread[0] > 1e-14 * mean[3] else "in the data"
         raise DegenerateDataError(
             f"All distances {noun} are equal, so that they have no correlation with other distances.",
             remedy="Give more points, and an embedding whose points differ.",

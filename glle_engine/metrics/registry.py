@@ -60,13 +60,15 @@ class Score:
     name : str
         Stable snake_case name.
     title : str
+        Name of the score for people, such as "Residual variance".
     about : str
         Meaning, range and source of the score.
     needs : {"nothing", "labels", "truth"}
         What the score needs in addition to the data and the embedding.
     better : {"higher", "lower"}
+        Whether higher or lower values are better.
     most_points : int or None
-        The largest n; None if only time limits it.
+        The largest number of points that the score allows; None if only time limits it.
     largest_k : callable or None
         Called with n, returns the largest k that the score allows; None for scores without neighborhoods.
     growth : str

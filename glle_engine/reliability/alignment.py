@@ -2,7 +2,8 @@ r"""Align embeddings of the same points, measure how each point spreads, and mak
 
 The confidence region of point i at level q is :math:`\{y : (y - c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in
 two dimensions; :math:`c_i` is the position of the point in the reference embedding and :math:`C_i` the covariance of
-its positions in the resamples. The radius :math:`r_q`, one for all points, is found by cross-conformal calibration
+its positions in resamples, embeddings of random halves of the data. The radius :math:`r_q`, one for all points, is
+found by cross-conformal calibration
 (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Resamples are split
 into folds, where two halves without common points stay together. Mean and covariance are computed without one fold, and
 :math:`r_q` is the quantile, over all folds, of the distances of the held-out resamples from the mean, in units of the
@@ -46,7 +47,7 @@ MIN_EIGENVALUE_RATIO = 1e-12  # smaller eigenvalues (relative to the largest) ar
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Embeddings of the same points by resamples, rotated so that their positions can be compared point by point.
+    """Embeddings of the same points from random halves of the data, rotated so that each point can be compared.
 
     Attributes
     ----------
@@ -153,11 +154,11 @@ class Regions:
         return self.radii[self.levels.index(level)]
 
     def of_new_sample(self) -> Regions:
-        """Return prediction regions: wider by the root of 2, to contain the positions of points in one new sample."""
+        """Return prediction regions, which are to contain the positions in one new sample: wider by the root of 2."""
         return replace(self, radii=tuple(NEW_SAMPLE_FACTOR * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-        """Return (n,) bool: whether the position of each point in `places` (n, p) lies in its own region of `level`."""
+        """Return whether each point's position in `places` (n, p) lies in the point's region of `level`: (n,) bool."""
         return _distances(places - self.center, self.half_axes) <= self.radius(level)
 
     def to_dict(self) -> dict[str, Any]:

@@ -55,12 +55,15 @@ MIN_RANK_CORRELATION = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Result of `calibrate`: a scale, and how well the spread of draws at it agrees with the spread of half-samples.
+    """The scale of a posterior's draws at which they spread as half-samples do, and how well the two spreads agree.
+
+    Half-samples are embeddings of random halves of the data. The spread of a point is the root of the trace of the
+    covariance of its position.
 
     Attributes
     ----------
     scale : float
-        The factor on the covariance of draws at which they spread as half-samples do.
+        The factor on the covariance of the drawn weights at which the draws spread as half-samples do.
     ratio : float
         Median spread of draws at the scale, divided by the median spread of half-samples.
     rank_correlation : float
@@ -92,7 +95,7 @@ class Calibration:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Warnings for a user of the scale: no scale fits, or the scale fits only on average over the points."""
+        """Warnings for a user of the scale: no scale matches the spreads, or the scale matches only their medians."""
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[Note]:
@@ -158,8 +161,8 @@ def calibrate(
     Raises
     ------
     InvalidParameterError
-        For a posterior of the published variant, which cannot be calibrated; for too few points; or if most points do
-        not move.
+        For a posterior of the published variant, or one that was fitted with neighbors of the caller, which cannot be
+        calibrated; for too few points; or if half of the points or more do not move.
     DataMismatchError
         If X is not the data of the fit.
 

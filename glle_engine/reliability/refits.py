@@ -167,7 +167,7 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
 
 
 def require_unlabeled(method: Method[S], spec: S) -> None:
-    """Raise `InvalidParameterError` for a method that uses labels, because the points of new samples have none."""
+    """Raise `InvalidParameterError` for a method that uses labels, because an audit embeds samples without labels."""
     if method.needs_labels(spec):
         raise InvalidParameterError(
             f"{method.title} uses labels, but an audit has no labels for the other samples that it would embed.",
@@ -212,7 +212,10 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec) -
 
 
 def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
-    """Return the affine map from points (m, d) to positions Y (m, p), by least squares; of several, the smallest."""
+    """Return the affine map from points (m, d) to positions Y (m, p) by least squares.
+
+    If several maps fit equally well, the result is the one with the smallest coefficients.
+    """
     mean, center = points.mean(axis=0), Y.mean(axis=0)
     components = np.linalg.lstsq(points - mean, Y - center, rcond=None)[0].T
     shift = np.linalg.lstsq(components, center, rcond=None)[0]

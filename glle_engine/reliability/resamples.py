@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from glle_engine.posterior.placement import Extension
     from glle_engine.posterior.posterior import Posterior
 
-# A stream has this many resamples; the upper bits of the counter are the number of the stream.
+# A stream has this many resamples. Of the 64 bits of the counter that a random generator gets beside the seed, the
+# lower 32 are the number of the resample, and the upper 32 the number of the stream.
 _RESAMPLES_PER_STREAM = 1 << 32
 MIN_HALVED_POINTS = 20
 _SEARCH_FACTOR = 3  # the search among all points finds this multiple of k neighbors, so that usually k are in a sample
@@ -102,7 +103,9 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Embedder(ABC):
-    """Base of what embeds random halves of data and places the other points: by a posterior, a method or a function.
+    """Base of objects that embed random halves of their data, and place the other points in the embedding.
+
+    Subclasses embed by the method of a posterior, by any other method, or by a function of the caller.
 
     Attributes
     ----------
@@ -121,7 +124,7 @@ class Embedder(ABC):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The row numbers of the points from which halves are drawn: of all points, unless there are landmarks."""
+        """Row numbers of the points from which random halves are drawn: all points, unless a subclass has landmarks."""
         return np.arange(self.shape[0])
 
     @abstractmethod
@@ -129,7 +132,7 @@ class Embedder(ABC):
         """Raise a `GlleError` if half of the points cannot be embedded; only sizes and parameters are examined."""
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return an embedder whose data are only these rows; it draws its halves from all of them."""
+        """Return an embedder whose data are only these rows, and whose random halves come from all these rows."""
         embedder = self._of_rows(rows)
         return embedder if self.blocks is None else replace(embedder, blocks=self.blocks[rows])
 
@@ -152,7 +155,7 @@ class Resamples:
     Attributes
     ----------
     stream : Stream
-        The stream of random numbers that chose the halves.
+        The sequence of random halves to which these halves belong.
     places : (m, n, p) float64
         Positions of all points in each embedding; NaN for an embedding that failed. If a posterior made the
         embeddings, they are rotated to the reference embedding of the posterior. Other embeddings are not aligned.
@@ -169,7 +172,7 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """Positions of all points in the embeddings that did not fail: (m, n, p), with m without the failed ones."""
+        """Positions (m, n, p) of all points in the m embeddings that did not fail."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
@@ -200,10 +203,11 @@ def resample(
     Parameters
     ----------
     embed : Embedder
-        Has the data, and embeds a half.
+        Holds the data, and embeds each half.
     count, first : int
         Resamples first, ..., first + count - 1 of the stream are computed.
     stream : Stream
+        The sequence of random halves, which together with the seed determines every half.
     seed : int
         In [0, 2^64).
     strict : bool
@@ -287,7 +291,7 @@ def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: i
 
 @dataclass(frozen=True, eq=False)
 class PosteriorEmbedder(Embedder):
-    """Embeds random halves of a posterior's points, or of its landmarks, by LLE at the posterior's mean weights.
+    """Embeds random halves of a posterior's points, or of its landmarks, by LLE with the posterior's parameters.
 
     A disconnected neighbor graph of a half is bridged, for any value of `FitSpec.disconnected`. The other points are
     placed by their LLE weights on the half, and the embedding is rotated to the reference.
@@ -298,7 +302,7 @@ class PosteriorEmbedder(Embedder):
         All points, scaled for the computation.
     spec : FitSpec
     reference : (n, p) float64, optional
-        None if embeddings of halves are not to be rotated.
+        Reference embedding to which embeddings of halves are rotated; None for no rotation.
     landmarks : (m,) int32, optional
         Rows from which halves are drawn; None for all rows.
 
@@ -311,12 +315,13 @@ class PosteriorEmbedder(Embedder):
 
     @classmethod
     def from_posterior(cls, posterior: Posterior, X: ArrayLike) -> Self:
-        """Return the embedder of halves of a posterior's training data X (n, d).
+        """Return the embedder of random halves of a posterior's training data X (n, d).
 
         Raises
         ------
         InvalidParameterError
-            For a posterior of the published variant, or with given neighbors, or if half of the points are too few.
+            For a posterior of the published variant, for one that was fitted with neighbors of the caller, or if half
+            of the points are too few.
         DataMismatchError
             If X is not the data of the fit.
 
@@ -335,7 +340,7 @@ class PosteriorEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The row numbers of the points from which halves are drawn: of the landmarks if any, or of all points."""
+        """Row numbers of the points from which random halves are drawn: of the landmarks, or else of all points."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self) -> None:
@@ -350,12 +355,12 @@ class PosteriorEmbedder(Embedder):
 
     @cached_property
     def _near(self) -> NDArray[np.int32]:
-        """The 3 k nearest points of each point (n, 3 k) among all points, from which neighbors in a half are taken."""
+        """The 3 k nearest points of each point (n, 3 k), from which neighbors in random halves are taken."""
         assert isinstance(self.points, np.ndarray)
         return kneighbors(self.points, min(_SEARCH_FACTOR * self.spec.n_neighbors, len(self.points) - 1))[0]
 
     def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
-        """Return the k nearest points in a half for each point (n, k), as indices into `chosen`, the rows of the half.
+        """Return each point's k nearest points (n, k) in a random half, as indices into `chosen`, the half's rows.
 
         They are taken from the search among all points (`_near`). The result is None if this is not possible, because
         the search is approximate, the noise is not isotropic, the data are not dense points, or the half is small.
@@ -413,7 +418,7 @@ class FunctionEmbedder(Embedder):
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
         return replace(self, X=self.X[rows])
 
-    def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:  # noqa: ARG002 # one step
+    def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:  # noqa: ARG002 # no progress
         """Embed the points of a sample, place the other points, and return the positions (n, p) of all points."""
         points = checked_matrix(self.X)
         return placed_by_weights(points, sample, self.function(points[sample.chosen]))
@@ -422,7 +427,11 @@ class FunctionEmbedder(Embedder):
 def resampling_obstacle(
     spec: FitSpec, n: int, source: Source = "posterior", *, given_neighbors: bool = False
 ) -> InvalidParameterError | None:
-    """Return the error that says why half-samples cannot calibrate a posterior of n points, or None if they can."""
+    """Return the error that says why random halves cannot calibrate a posterior of n points, or None if they can.
+
+    `source` is the distribution that is drawn from, and `given_neighbors` says whether the posterior was fitted with
+    neighbors of the caller.
+    """
     if source != "posterior":
         return InvalidParameterError(
             f"{Way('scale', 'auto')} is calibrated for the posterior, not for the prior.",
@@ -449,7 +458,7 @@ def resampling_obstacle(
 
 
 def require_enough_for_halves(n: int) -> None:
-    """Raise `InvalidParameterError` for fewer than 20 points, whose halves would be too few to embed."""
+    """Raise `InvalidParameterError` for fewer than 20 points, of which a half would be too few to embed."""
     if n < MIN_HALVED_POINTS:
         raise InvalidParameterError(
             f"{n} points are too few for half-samples.",
@@ -459,7 +468,7 @@ def require_enough_for_halves(n: int) -> None:
 
 
 def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return positions (n, p) of all points, given positions Y (m, p) of a half; LLE weights place the other points."""
+    """Return positions (n, p) of all points: Y (m, p) for the points of a half, LLE weights place the other points."""
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y
@@ -479,7 +488,11 @@ def placing_weights(
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:
-    """Return the points of a half and the other points; for `Distances`, the distances of the others to the half."""
+    """Return the points of a random half of the data, and the other points.
+
+    For `Distances`, the first result has the distances within the half, the second the distances from the other points
+    to the half.
+    """
     if isinstance(points, Distances):
         return points.at(sample.chosen), points.of_others(sample.others, sample.chosen)
     if isinstance(points, SparsePoints):

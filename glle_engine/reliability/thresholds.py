@@ -7,12 +7,13 @@ from __future__ import annotations
 
 # Shares of a map that another sample would reproduce: `remains`, arrangement and shape.
 MIN_TRUSTED_SHARE = 0.6  # an answer is trusted if at least this share of the map would remain in another sample
-# Layouts are trusted roughly from this share on, and neighborhoods from this share beyond chance on.
+# The layout of a map is trusted roughly from this share on, and neighborhoods from this share of neighbors, beyond the
+# share by chance, on.
 MIN_PARTLY_TRUSTED_SHARE = 0.3
 MIN_POINTS_FOR_WEAK_STRUCTURE = 100  # with fewer points, an audit may miss all but a strong structure
 # An island or a pair of groups is trusted if it is isolated in at least this share of resamples.
 MIN_ISOLATED_SHARE = 0.8
-# More halves are made if an island is isolated in a share of resamples between these two.
+# More random halves of the data are embedded if an island is isolated in a share of the halves between these two.
 UNCLEAR_ISOLATED_SHARES = (0.6, 0.95)
 # An island is said to be separate in most samples if it is isolated in at least this share of resamples.
 MIN_SHARE_OF_MOST_SAMPLES = 0.5
@@ -51,8 +52,9 @@ SET_DROP = 0.12  # the overlap falls by at least this much from k to k + 1
 # share of points that would touch if the island were cut in two.
 MAX_ISLAND_CONTACT = 0.02
 MAX_CUT_CONTACT_RATIO = 0.1
-MAX_REACH_RATIO = 1.5  # the wider reach of another island counts up to this multiple of an island's reach
-CHANCE_GAP = 3.0  # length of a gap that one of 20 curves has by chance: log n plus this, in mean distances of points
+MAX_REACH_RATIO = 1.5  # the wider reach of another island counts up to this multiple of the island's own reach
+# Of 20 curves with n random points each, one has a gap of log n plus this many mean distances between its points.
+CHANCE_GAP = 3.0
 # A small clump that is farther than this multiple of the reach from every island belongs to none.
 FAR_CLUMP_REACHES = 7.0
 SMALL_ISLAND_SHARE = 0.02  # islands with a smaller share of the points have to be isolated in the data, too

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Cells:
     """What is read from an AnnData: `values` (n, d), dense or sparse, names of the features, and ids (n,) of points.
 
-    `labels` and `colors` (n,) are columns of `obs`, or None.
+    The names are None for an array of `obsm` without column names. `labels` and `colors` (n,) are columns of `obs`, or
+    None if none was chosen.
     """
 
     values: Any
@@ -39,7 +40,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     Raises
     ------
     InvalidParameterError, TableError
-        If the data are not an AnnData, a key or a column does not exist, or roles are given to its variables.
+        If the data are not an AnnData, a key or a column does not exist, or `roles` name variables of the AnnData.
 
     """
     if not is_anndata(data):

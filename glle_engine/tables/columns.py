@@ -194,7 +194,7 @@ class Block(ABC):
 
     @abstractmethod
     def column(self, index: int) -> Column:
-        """Return the values in these rows of the column at position `index`, in the kind of the column's `head`."""
+        """Return these rows of the column at position `index`, read as the column's kind in `Columns.head`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +232,7 @@ class _Rows(Block):
 
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
-    """Return a column of numbers (n,) or vectors (n, d); rows with NaN are missing, and the rows in `missing`."""
+    """Return a column of numbers (n,) or vectors (n, d); rows with NaN, and rows marked in `missing`, are missing."""
     gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     gaps = np.asarray(gaps.any(axis=1)) if gaps.ndim > 1 else gaps
     return Column("vector" if values.ndim > 1 else "number", type_, values, gaps if missing is None else gaps | missing)
@@ -306,8 +306,8 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
 def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
     """Return the column of a sequence of Python objects, of the kind that their types have in common, or "other".
 
-    None and NaN are missing. Categories of any other type become texts. Numbers become texts if there are integers that
-    int64 cannot hold, or if there are both integers beyond 2^53 and fractions.
+    None and NaN are missing. A categorical column (`is_category`) whose values would be "other" becomes texts. Numbers
+    become texts if there are integers that int64 cannot hold, or if there are both integers beyond 2^53 and fractions.
     """
     gaps = np.array([value is None or (np.isscalar(value) and value != value) for value in values], bool)  # noqa: PLR0124 # NaN
     gaps |= np.array([type(value).__name__ in {"NAType", "NaTType"} for value in values], bool)

@@ -84,7 +84,7 @@ def foreign_file(head: bytes, file: IO[bytes] | None = None) -> ForeignFile | No
     head
         The first `HEAD_BYTES` bytes of the file.
     file
-        The whole file, to look into an archive; without it, an archive may be a table.
+        The whole file, to look into a zip archive; if it is None, the result for a zip archive is None.
 
     """
     is_binary = _is_binary(head)

@@ -192,7 +192,10 @@ def free_name(name: str, taken: list[str]) -> str:
 
 
 def _arrow_table(data: Any) -> Any:
-    """Return the pyarrow table of an object with an Arrow stream."""
+    """Return the pyarrow table of an object with an Arrow stream.
+
+    Raises ImportError if pyarrow is not installed, and InvalidShapeError if the stream has no named columns.
+    """
     try:
         pa = sys.modules.get("pyarrow") or import_module("pyarrow")
     except ImportError as error:
@@ -210,8 +213,8 @@ def _arrow_table(data: Any) -> Any:
 
 def _plain_arrow(array: Any) -> tuple[Any, bool]:
     """Decode run-length and dictionary encoding, and cast rare types; also return whether there was a dictionary."""
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-    from pyarrow import compute  # noqa: PLC0415 # an extra
+    import pyarrow as pa  # noqa: PLC0415 # optional
+    from pyarrow import compute  # noqa: PLC0415 # optional
 
     arrow_type = array.type
     if pa.types.is_run_end_encoded(arrow_type):

@@ -1,4 +1,4 @@
-"""Labels and colors that a caller gives as arrays with one value for each row, and not as the name of a column."""
+"""Labels and colors that a caller passes as arrays with one value for each row, and not as the name of a column."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tupl
 
 
 def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dict[str, NDArray[Any]]:
-    """Convert given labels and colors to arrays (rows,), as they are stored; errors as for `given_column`.
+    """Convert labels and colors that the caller passes to arrays (rows,) of the types in which data sets store them.
 
-    `values` maps the roles "labels" and "colors" to one value for each row.
+    `values` maps the roles "labels" and "colors" to one value for each row. Errors as for `given_column`.
     """
     columns = {name: given_column(name, vector, rows, index) for name, vector in values.items()}
     return {
@@ -53,7 +53,9 @@ def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dic
 
 
 def given_column(role: str, values: Any, rows: int, index: Any = None) -> Column:
-    """Convert given labels or colors to a column; values with a pandas index are put in the order of `index`.
+    """Convert labels or colors that the caller passes to a column; values with a pandas index are sorted as `index`.
+
+    `role` is "labels" or "colors".
 
     Raises
     ------

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TEXT_CHARACTERS = 1000  # a label or an id with more characters is refused
-# Labels or ids are refused if their number times the characters of the longest one exceeds this.
+# Labels or ids are refused if their number times the characters of the longest one exceeds this: numpy gives each text
+# the room of the longest one, and 4 bytes to a character, so that they would take more than 256 MB.
 MAX_TOTAL_CHARACTERS = 2**26
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")

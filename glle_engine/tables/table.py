@@ -140,8 +140,9 @@ def read_table(
 ) -> Table:
     """Read all rows of the columns, and return the `Table`; with a file `out`, the values are memory-mapped from it.
 
-    If the values of some columns decide their roles, a first pass reads these columns. The rows of new points
-    (`are_new`) are neither dropped nor filled, so that an error on missing values offers neither.
+    If the values of some columns decide their roles, a first pass reads these columns. `bounds` limits the size of the
+    table; None accepts every table that is not empty. The rows of new points (`are_new`) are neither dropped nor
+    filled, so that an error on missing values offers neither.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def read_table(
     bounds = bounds or _NoBounds()
     width = len(columns.head)
     if not (roles.features or roles.ignore or roles.id):  # all columns but the labels and colors are features
-        bounds.check((1, max(1, width - 2)))  # first, because the names of too many columns would take long
+        bounds.check((1, max(1, width - 2)))  # first: more columns would be slow to match
     kinds = [column.kind for column in columns.head]
     layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:
@@ -274,7 +275,7 @@ class BadRows:
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Array) -> None:
-        """Count more rows, given their numbers: ascending, distinct, and larger than all that were added before."""
+        """Count rows by their numbers, which are ascending, distinct, and larger than all numbers added before."""
         self.count += len(rows)
         self.first += map(int, rows[: _MAX_LISTED - len(self.first)])
 

@@ -42,7 +42,7 @@ class PointColors:
         """Return the `PointColors` of labels: texts and few distinct integers are classes, other values are numbers.
 
         If there are more different texts than class colors, and all are numbers or all are dates, they are read as
-        numbers or dates. Integers that are groups (`are_groups`) are classes, however many they are.
+        numbers or dates. Integers that name the groups of an audit (`are_groups`) are classes, however many they are.
         """
         if raw.dtype.kind in "Mm":
             days = raw.astype("M8[us]" if raw.dtype.kind == "M" else "m8[us]").astype(np.float64) / 86_400e6
@@ -102,7 +102,7 @@ class PointColors:
         return {"c": self.values, "cmap": cmap, "vmin": low, "vmax": high if high > low else low + 1, **gray}
 
     def handles(self) -> list[Any]:
-        """Return the entries of a legend: the classes, or some of them if they are many, and points without a label."""
+        """Return matplotlib's entries of a legend: the classes, or some of many classes, and points without a label."""
         from matplotlib.lines import Line2D  # noqa: PLC0415 # optional
 
         arguments, names = self.arguments(), self.short_names()
@@ -159,7 +159,10 @@ def _values(labels: Any) -> NDArray[Any]:
 
 
 def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]:
-    """Convert dates and times to datetime64 without a zone, all in the zone of the first one; NaT without a text."""
+    """Convert dates and times to datetime64 without a zone, all in the time zone of the first value that has one.
+
+    Where `texts` is empty, the label is missing, and the result is NaT.
+    """
     zone = next((value.tzinfo for value in values if getattr(value, "tzinfo", None) is not None), None)
     dates = np.full(len(values), "NaT", "M8[us]")
     for row, (value, text) in enumerate(zip(values, texts, strict=True)):

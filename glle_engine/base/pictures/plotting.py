@@ -81,7 +81,7 @@ class Panel:
 
     @property
     def has_folds(self) -> bool:
-        """Whether some points, but not most of them, are laid onto points that are far in the data."""
+        """Whether the map lays some points, but not most, onto points that are far away in the data."""
         return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED_SHARE)
 
     @classmethod
@@ -146,11 +146,12 @@ def plot(
 ) -> Axes:
     """Draw an embedding as points with what is known of their certainty, and return the axes.
 
-    The title is the level of an audit and what to read and what not, or says how far draws agree. A point is the more
-    opaque, the more of its neighbors stay. An audit is drawn with outlines around its islands (solid around the islands
-    to trust), lines across tears and rings around folded points. Other results are drawn with the 50 and 90 % regions
-    of some points. A posterior is drawn as the mean of 40 draws, or of fewer draws if it has more than 10,000 points;
-    to see its embedding alone, give ``posterior.embedding``.
+    The title of an audit is its level and what to read from the map and what not; other titles say how far draws agree.
+    The more of a point's neighbors stay its neighbors in other draws or samples, the more opaque the point is. An audit
+    is drawn with outlines around its islands (solid around the islands to trust), lines across tears and rings around
+    folded points. Other results are drawn with the 50 and 90 % regions of some points. A posterior is drawn as the mean
+    of 40 draws, or of fewer draws if it has more than 10,000 points; to see its embedding alone, give
+    ``posterior.embedding``.
 
     Parameters
     ----------
@@ -161,8 +162,8 @@ def plot(
         Color of each point: words and few integers are classes with a legend, other numbers a scale. By default the
         labels of the table that a posterior was fitted to.
     spread
-        How far each point moves, (n,), or an object with a `spread`, such as a summary. It replaces the certainty of
-        `shown`: points of large spread are faint, or large (`by`).
+        How far each point moves between draws, (n,), or an object with a `spread`, such as a summary. It replaces the
+        certainty of `shown`: points of large spread are faint, or large (`by`).
     by
         Whether the spread determines the opacity or the size of a point.
     ax
@@ -236,7 +237,7 @@ def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
 
 
 def _own_width(ax: Axes | None) -> float:
-    """Return the width of the axes in inches, or the default width, and let the axes' figure make room for text."""
+    """Return the width of the axes in inches, and let their figure make room for text; without axes, return 5.2."""
     if ax is None:
         return 5.2
     figure = ax.get_figure(root=True)
@@ -283,7 +284,7 @@ def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) 
 
 
 def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **options: Any) -> Any:
-    """Draw a panel on axes, and return the collection of points; `options` of `Axes.scatter` replace the panel's."""
+    """Draw a panel on axes, and return the collection of points; `options` of `Axes.scatter` override the panel's."""
     points = _planar(panel.Y)
     n = len(points)
     axes.set_facecolor(BACKGROUND)
@@ -320,9 +321,10 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
 
 
 def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) -> None:
-    """Draw outlines around islands, solid if an island stays and dashed otherwise, and lines across tears.
+    """Draw outlines around islands, lines across tears, and rings around folded points.
 
-    Points of no island become gray; `sizes` is the area of all points, or the area (n,) of each.
+    An outline is solid if the audit trusts the island, and dashed otherwise. Points of no island become gray; `sizes`
+    is the area of all points, or the area (n,) of each.
     """
     from matplotlib.collections import LineCollection  # noqa: PLC0415 # optional
     from matplotlib.patches import Polygon  # noqa: PLC0415 # optional
@@ -395,7 +397,10 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
 
 
 def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
-    """Draw the regions of some points as ellipses; return half-widths along both axes (n, 2), 0 for other points."""
+    """Draw the regions of some points as ellipses, and return the half-widths (n, 2) of each point's largest ellipse.
+
+    Points without an ellipse have half-widths of 0.
+    """
     from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
 
     assert panel.covariance is not None
@@ -421,7 +426,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
 
 
 def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Choose `count` rows whose regions are drawn: of small to large `sizes`, each far from the rows before it."""
+    """Choose `count` rows of Y whose regions are drawn: from small to large `sizes`, each far from the rows before."""
     groups = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
     rows = [int(groups[0][0])]
     for group in groups[1:]:

@@ -50,9 +50,10 @@ class PointTable:
     reads : str
         Lines of the verdict of an audit that say what to read from the map and what not, or what to do first; or empty.
     covariance : (n, 2, 2) float64, optional
-        Covariance of each point, if there are two coordinates.
+        Covariance of each point's position, if there are two coordinates.
     radii : dict of float to float
-        Radius of the regions of each level, in units of the covariance.
+        For each probability, such as 0.9, the radius of the region that contains a point's position with this
+        probability; the unit is the point's standard deviation.
     labels, ids : (n,) array, optional
         Labels and ids of the table that was fitted, if it has them; for an audit, the group of each point.
     index : (n,) index of pandas or array, optional
@@ -62,11 +63,12 @@ class PointTable:
     apart_from : dict of str to int
         Number of other groups from which each group of an audit stays apart.
     islands : dict of int to (str, bool)
-        Name of each island of an audit, by its index in the column "island", and whether it stays.
+        Name of each island (clump of points) of an audit, by its index in the column "island", and whether the audit
+        trusts the island.
     tears : (t, 2) int64
         Pairs of neighbors that the map of an audit tears apart.
     level : str
-        Level of an audit, or empty.
+        Level of an audit ("trust", "partly", "no" or "unknown"), or empty.
 
     """
 
@@ -87,9 +89,9 @@ class PointTable:
 
     @classmethod
     def from_result(cls, shown: Any) -> PointTable:
-        """Return the points of any result; for a posterior, their mean positions in some draws.
+        """Return the table of any result's points; for a posterior, with the mean of their positions in some draws.
 
-        Raises ValueError if the result has no coordinates.
+        Raises InvalidShapeError, a ValueError, if the result has no coordinates.
         """
         if isinstance(shown, PointTable):
             return shown
@@ -122,9 +124,9 @@ class PointTable:
 
 
 def coordinates(shown: Any) -> NDArray[np.float64]:
-    """Return the coordinates (n, p) of an array or of an object with an embedding; raise ValueError for others."""
+    """Return the coordinates (n, p) of an array or of an object with an embedding; else raise InvalidShapeError."""
     named = (getattr(shown, name, None) for name in _COORDINATE_ATTRIBUTES)
-    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # texts are ids
+    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
     if result is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         result = shown.arrays()["embedding"]
     places = array_of(result, "the coordinates")
@@ -162,10 +164,10 @@ def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
 def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
     """Return a pandas DataFrame with a row for each point of a result.
 
-    Columns: id and label if given, the coordinates y1, ..., yp, and spread, stability, p_value and others if the result
-    has them. The coordinates of a posterior are the mean of some draws. Of an audit, `island` is the name of the
-    point's island in the verdict, empty for points without one and where the map is in one piece, and `is_trusted` says
-    whether the island is trusted.
+    The columns are id and label, if there are any, the coordinates y1, ..., yp, and spread, stability, p_value and
+    others if the result has them. The coordinates of a posterior are the mean of some draws. For an audit, `island` is
+    the name of the point's island (clump of points) in the verdict, and `is_trusted` says whether the island is
+    trusted. The name is empty for points without an island, and for all points if the map is in one piece.
 
     Parameters
     ----------
@@ -300,7 +302,10 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
 
 
 def _audited(shown: Any, islands: Any) -> dict[str, Any]:
-    """Return the fields of a `PointTable` that only audits have; no island stays if the audit trusts nothing."""
+    """Return the fields of a `PointTable` that only audits have, from an audit and its `islands`.
+
+    If the audit trusts no part of the map, it trusts no island.
+    """
     is_trusting = shown.level in {"trust", "partly"}
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
@@ -315,7 +320,7 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
-    """Return the covariance (n, 2, 2) of each point's regions, None unless p is 2, and the regions' radii by level."""
+    """Return the covariance (n, 2, 2) of each point's position, None unless p is 2, and the radii of `PointTable`."""
     regions = getattr(shown, "regions", None)
     if isinstance(regions, Mapping):  # audits have regions by name, and services send JSON
         regions = regions.get("mean", regions)

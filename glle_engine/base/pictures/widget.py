@@ -1,4 +1,4 @@
-"""Widget for notebooks that shows points with jupyter-scatter, plays draws, and selects points with a lasso."""
+"""Widget for notebooks that shows points with jupyter-scatter, animates draws, and selects points with a lasso."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PointWidget:
     scatter : jscatter.Scatter
         For all options of jupyter-scatter, such as ``widget.scatter.height(600)``.
     places : (1 + count, n, 2) float64
-        Positions of the points, on average (first) and in each draw.
+        Positions of the points: first their average, then their positions in each of `count` draws.
 
     """
 
@@ -84,7 +84,7 @@ class PointWidget:
 
 
 def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLike = _PLAYED_DRAWS) -> PointWidget:
-    """Return a widget of points for a notebook: play the draws, and use the rows within a lasso.
+    """Return a widget of points for a notebook, which animates a posterior's draws and selects points with a lasso.
 
     As in `glle.plot`, the more certain a point, the more opaque it is. A tooltip shows the values of a point.
 
@@ -96,7 +96,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
         Color of each point: words and few integers are classes, other numbers a scale. By default the labels of the
         table that a posterior was fitted to.
     draws
-        How many draws of a posterior the player shows, or embeddings (count, n, p). Other results have no player.
+        Number of draws of a posterior to animate, or embeddings (count, n, p). Other results have no animation.
 
     Raises
     ------

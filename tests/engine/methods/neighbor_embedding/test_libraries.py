@@ -78,8 +78,8 @@ def test_options_reach_the_library_and_the_record() -> None:
         ({"n_jobs": 2}, "n_jobs of openTSNE cannot be given in options", "Leave it out."),
         ({"metric_params": {}}, "metric_params of openTSNE cannot be given", "Leave it out."),
         ({"final_momentum": "fast"}, "openTSNE fails with these options: ", "Change these options, or leave them out."),
-        ([1], "is not a mapping of names to values that JSON has", "Give another value."),
-        ({"max_grad_norm": np.ones(2)}, "is not a mapping of names to values that JSON has", "Give another value."),
+        ([1], "is not a mapping of names to JSON values", "Give another value."),
+        ({"max_grad_norm": np.ones(2)}, "is not a mapping of names to JSON values", "Give another value."),
     ],
 )
 def test_options_that_cannot_be(options: Any, words: str, remedy: str) -> None:
