@@ -72,7 +72,7 @@ _NOTHING = of_pairs(0)
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword options that the caller set, without those whose value is still the default `OF_METHOD`."""
+    """Return the options that the caller set: those whose value is not `OF_METHOD`, the placeholder of a default."""
     return {name: value for name, value in options.items() if value is not OF_METHOD}
 
 
@@ -99,7 +99,7 @@ class Embedding(PointResult):
     seconds : dict
         Time by stage, filled by `Method.embed`.
     map : Map, optional
-        The function from new points to positions in the embedding, for methods with `Method.restore`.
+        The function from new points to positions in the embedding; None if there is none for these data.
 
     """
 
@@ -111,7 +111,7 @@ class Embedding(PointResult):
     map: Map | None = None
 
     def extended(self, figures: Mapping[str, Any], notes: Iterable[Note] = ()) -> Self:
-        """Return a copy of the embedding, to which these figures and notes are added."""
+        """Return a copy of the embedding with `figures` and `notes` added to its own."""
         return replace(self, figures={**self.figures, **figures}, notes=(*self.notes, *notes))
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
@@ -146,8 +146,10 @@ class Embedding(PointResult):
         Parameters
         ----------
         places : (m, p) array-like
+            The positions.
         ridge : float
-            Ridge of kernel PCA's regression, relative to the mean of the kernel's diagonal; above 0.
+            Ridge of kernel PCA's regression, relative to the mean of the kernel's diagonal; above 0. Other methods
+            ignore it.
 
         Raises
         ------
@@ -174,15 +176,17 @@ class Embedding(PointResult):
 class Method(Generic[S]):
     """An embedding method: its description, its parameters, and the function that computes the embedding.
 
-    A method is created as the decorator of its function. The function takes (X, spec, on_progress), and the labels as a
-    fourth argument if the method needs them, and returns an `Embedding`. The function's name becomes the name of the
-    method, and the function's package the family.
+    A method is created as the decorator of the function that computes it. The function takes (X, spec, on_progress),
+    then the labels if the method needs them, and as keyword `start` the user's initial coordinates if the method has a
+    parameter `init`. It returns an `Embedding`. The function's name becomes the name of the method, and the function's
+    package the family.
 
     Attributes
     ----------
     spec : type
-        A `MethodSpec` dataclass of the parameters, which also refuses impossible requests and estimates the cost.
+        A `MethodSpec` dataclass of the parameters, which also refuses data that the parameters do not allow.
     title : str
+        The name for readers, such as "Locally linear embedding".
     about : str
         What the method optimizes or assumes, in one or two sentences, with the key equation in plain symbols.
     source : str
@@ -205,15 +209,18 @@ class Method(Generic[S]):
         Whether `run` takes the data as they are: it applies `standardize` and `metric` itself, and handles or refuses
         data whose squared distances leave the range of floating-point numbers.
     by_distances : bool
-        Whether `run` also takes `glle_engine.graph.relations.Distances`, for metric="precomputed".
+        Whether `run` also takes a matrix of distances, as `glle_engine.graph.relations.Distances`, for
+        metric="precomputed".
     sparse : bool
-        Whether `run` also takes `glle_engine.graph.sparse.SparsePoints`, or sparse rows if `any_space`.
+        Whether `run` also takes sparse data: as `glle_engine.graph.sparse.SparsePoints`, or as a CSR matrix if
+        `any_space`.
     joins_equal : bool
-        Whether points that are equal to rounding are embedded as one point, because `run` refuses equal neighbors.
+        Whether points that differ by rounding errors only are embedded as one point, because `run` refuses equal
+        neighbors.
     doubles : callable
         Takes (spec, n), and returns a lower bound of how many float64 numbers `run` holds at once: n^2 for each matrix
-        of all pairs (`of_pairs`), n k^2 for matrices of all neighborhoods (`of_neighborhoods`). 0 if nothing grows
-        faster than the data and their graph.
+        of all pairs of points (`of_pairs`), n k^2 if each point has a matrix of its k neighbors (`of_neighborhoods`),
+        or 0 if no array grows faster than the data and the neighbor graph.
     compiles : bool
         Whether the method's library compiles code in each new process, which takes about 15 s.
     linear : bool
@@ -227,6 +234,7 @@ class Method(Generic[S]):
     name : str
         Stable kebab-case name.
     family : str
+        The group of methods, such as "spectral".
     run : callable
         The decorated function.
 
@@ -312,9 +320,10 @@ class Method(Generic[S]):
                 )
 
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
-        """Raise a `GlleError` if the method cannot embed n points of d features with these parameters.
+        """Raise a `GlleError` if the method cannot embed n points of d features with the parameters `spec`.
 
-        The check needs the shape of the data only. `labels` says whether the caller gives labels.
+        Only the shape of the data is checked, not the values. `labels` says whether the caller passes labels, which are
+        refused if the method does not use them.
         """
         self.require_available()
         if self.needs_labels(spec) and not labels:
@@ -362,10 +371,10 @@ class Method(Generic[S]):
         on_progress : callable, optional
             Called with (done, total, stage) between blocks of work; its exceptions end the computation.
         labels : (n,) array-like of integers, optional
-            The class of each point, if `Method.needs_labels`.
+            The class of each point: required if `needs_labels(spec)`, and refused otherwise.
         init : (n, p) array-like, optional
-            Initial coordinates, for methods with a parameter `init`, in place of the name of a start. They are centered
-            and scaled like the method's other starts, and a little noise separates equal points.
+            Initial coordinates, for methods with a parameter `init`, which must then have its default value. They are
+            centered and scaled like the method's other starts, and a little noise separates equal points.
 
         Raises
         ------
@@ -380,7 +389,7 @@ class Method(Generic[S]):
         start = {} if init is None else {"start": self._start(init, n, spec)}
         # A start from principal components requires that the data have enough dimensions. Coordinates that are given as
         # `init` replace this start, and the requirement does not apply.
-        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # `_start` found an init
+        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # `_start` checked it
         self.require_possible(n, d, possible, labels=bool(classes))
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
@@ -411,9 +420,9 @@ class Method(Generic[S]):
         return replace(embedding, notes=notes, seconds=clock.stop())
 
     def _embed_distinct(self, points: NDArray[np.float64], spec: S, on_progress: OnProgress) -> Embedding:
-        """Embed the distinct rows of `points` (n, q), and give equal points one position.
+        """Embed the distinct rows of `points` (n, q), and give rows that are equal the same position.
 
-        A note says how many points are equal. Two points are equal if they differ by rounding errors only.
+        Rows count as equal if they differ by rounding errors only. A note says how many rows equal another one.
         """
         first, twin = distinct_points(points)
         n, m = len(points), len(first)
@@ -442,7 +451,8 @@ class Method(Generic[S]):
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
         """Check the initial coordinates that the user gave, and return them (n, p) centered and scaled.
 
-        The widest column of the result has standard deviation one.
+        The widest column of the result has standard deviation one. Raises a `GlleError` if the method has no parameter
+        `init`, or if the coordinates cannot be used.
         """
         parameter = "init"
         if parameter not in spec.parameters():
@@ -452,7 +462,8 @@ class Method(Generic[S]):
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
             raise InvalidParameterError(
-                f"Both {Way('init', word)} and initial coordinates are given.", remedy="Leave one of them out."
+                f"Both {Way('init', word)} and initial coordinates are given, but the descent has one start.",
+                remedy="Leave one of the two out.",
             )
         raw = array_of(init, "init")
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
@@ -492,10 +503,10 @@ class Method(Generic[S]):
 def note_bridges(
     embedding: Embedding, bridges: list[tuple[int, int]], rows: NDArray[np.intp] | None = None
 ) -> Embedding:
-    """Return the embedding with a figure and a note on the bridges of its neighbor graph; unchanged without bridges.
+    """Return the embedding with a figure and a note on `bridges`; without bridges, return it unchanged.
 
-    A bridge is a pair of points whose edge was added to connect the graph. If the graph has only some of the points,
-    `rows` (m,) are the rows of these points in the data.
+    A bridge is a pair of points whose edge was added to connect the neighbor graph. If the graph has only m of the
+    points, `rows` (m,) are the rows of these points in the data.
     """
     if not bridges:
         return embedding

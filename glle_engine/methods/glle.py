@@ -29,15 +29,20 @@ _MAX_SEED = 2**64 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class GlleSpec(FitSpec, NeighborSpec):
-    """Parameters of the method glle: the parameters of a posterior (`FitSpec`), and which draw of it is embedded."""
+    """Parameters of the method glle: the parameters of a posterior (`FitSpec`), and of the draw that is embedded."""
 
     seed: int = integer(0, "Seed of the draw.", minimum=0, maximum=_MAX_SEED)
-    index: int = integer(0, "Number of the draw among the draws of this seed.", minimum=0, maximum=_MAX_SEED)
+    index: int = integer(
+        0, "Number of the draw among the draws of this seed, counted from 0.", minimum=0, maximum=_MAX_SEED
+    )
     scale: float = number(1.0, "Factor on the covariance of the weights; 0 gives the mean, LLE.", minimum=0)
     source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for contradicting parameters; reset parameters without effect to defaults."""
+        """Raise `InvalidParameterError` for parameters that contradict each other.
+
+        Parameters that have no effect beside the others are set to their defaults.
+        """
         super().check_together()
         if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
             raise no_prior()

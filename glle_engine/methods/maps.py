@@ -28,7 +28,7 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 def no_inverse(subject: str) -> InvalidParameterError:
-    """Return the error to raise if positions cannot be mapped back to data; `subject` begins the message."""
+    """Return the error to raise if positions cannot be mapped back to data; `subject` is the subject of its message."""
     return InvalidParameterError(
         f"{subject} has no inverse.",
         remedy="Embed by pca, ppca, factor-analysis, npe, kernel-pca or umap, which map positions back to the data.",
@@ -60,7 +60,7 @@ class Map(ABC):
         raise no_inverse("The map by nearest neighbors")
 
     def _row_entries(self) -> int:
-        """Return how many numbers `_place` needs in memory for each point of a block, to choose the blocks' size."""
+        """Return how many numbers `_place` holds in memory for each point; `transform` chooses blocks by it."""
         return self.n_features
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
@@ -90,7 +90,7 @@ class Map(ABC):
         return Y
 
     def _check(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return new points as a matrix (m, d), or raise an error if the map cannot place them."""
+        """Return new points as a matrix (m, d); raise an error of `transform` if the map cannot place one of them."""
         data = finite_matrix(points, "points")
         if data.shape[1] != self.n_features:
             raise InvalidShapeError(
@@ -103,13 +103,14 @@ class Map(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AffineMap(Map):
-    """Affine map y = C (x - m).
+    """Affine map y = C (x - m) from points x to positions y.
 
     Attributes
     ----------
     mean : (d,) float64
+        m, which is placed at 0.
     components : (p, d) float64
-        A row for each coordinate of the embedding.
+        C, with a row for each coordinate of the embedding.
 
     """
 
@@ -135,7 +136,10 @@ class AffineMap(Map):
         return np.asarray((points - self.mean) @ self.components.T)
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return m + C^+ y: of all points that the map places at y, the one nearest to the mean."""
+        """Return, for each row y of `places`, the point nearest to the mean m of those that the map places at y.
+
+        This is m + C^+ y with the pseudo-inverse of `components`. `ridge` has no effect.
+        """
         return np.asarray(self.mean + places @ np.linalg.pinv(self.components).T)
 
 
@@ -165,10 +169,13 @@ class NeighborMap(Map):
 
     @abstractmethod
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the positions (m, p) of new points (m, q), given in coordinates after `standardize` and `metric`."""
+        """Return the positions (m, p) of new points (m, q), none of which equals a training point.
+
+        The coordinates of the new points are those after `standardize` and `metric`.
+        """
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the fields only; cached values, such as fitted models of libraries, are computed again when needed."""
+        """Pickle the fields only; cached properties, such as fitted models of libraries, are computed again on use."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property

@@ -49,7 +49,8 @@ __all__ = [
     "require_size",
 ]
 
-# The number of neighbors is raised while n k^2, the pairs in all neighborhoods, is at most this: some seconds.
+# To connect a graph, the number k of neighbors is raised only if n k^2, the number of pairs of points in all
+# neighborhoods, is at most this: the embedding then takes some seconds.
 _MAX_NEIGHBORHOOD_PAIRS = 1 << 24
 
 
@@ -69,7 +70,7 @@ class MethodSpec(SpaceSpec):
         return False
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors with which n points can be embedded; lowers the default for few points."""
+        """Return the largest n_neighbors with which n points can be embedded; a larger default is lowered to it."""
         return n - 1
 
     def require_rank(self, n: int, d: int) -> None:
@@ -121,9 +122,9 @@ class NeighborSpec(DistanceSpec):
         require_enough_points(n, self)
 
     def require_neighbors(self, title: str, minimum: int, rule: str) -> None:
-        """Raise `InvalidParameterError` if there are fewer than `minimum` neighbors.
+        """Raise `InvalidParameterError` if `n_neighbors` is below `minimum`.
 
-        The message names the method by its `title` and states the bound by `rule`, such as "at least p + 2 = 4".
+        The message begins with the method's `title`, and states the bound by `rule`, such as "at least p + 2 = 4".
         """
         if self.n_neighbors < minimum:
             raise InvalidParameterError(
@@ -137,13 +138,14 @@ class NeighborSpec(DistanceSpec):
 class GraphSpec(MethodSpec):
     """Parameters of a method that needs a connected neighbor graph and can use edges that are added to connect it.
 
-    If the graph falls into parts, the shortest edges between the parts are added, or an error is raised. Methods that
-    added edges would not help use `RaisingSpec`.
+    If the graph falls into parts, the shortest edges between the parts are added, or an error is raised. A method for
+    which a few added edges are no help has `RaisingSpec` instead.
     """
 
     disconnected: str = choice(
         "bridge",
-        "A graph in several parts: joined by the shortest edges between the parts (bridge), with a note, or an error.",
+        "What to do if the neighbor graph falls into several parts: join them by the shortest edges between them, with "
+        "a note (bridge), or raise an error (error).",
         *get_args(Disconnected),
         added=True,
     )
@@ -153,8 +155,8 @@ class GraphSpec(MethodSpec):
     ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
         """Return the connected neighbor graph of X (n, d), and its bridges: the edges (i, j) added to connect it.
 
-        `n_neighbors`, if given, replaces the number of neighbors of the specification. Raises `DisconnectedGraphError`
-        for a graph in several parts if `disconnected` is "error".
+        `n_neighbors`, if not None, replaces the number of neighbors of the specification. Raises
+        `DisconnectedGraphError` if the graph falls into several parts and `disconnected` is "error".
         """
         fields = vars(self)  # a subclass has n_neighbors, a number or "all", and may have a radius
         k = fields["n_neighbors"] if n_neighbors is None else n_neighbors
@@ -166,15 +168,16 @@ class GraphSpec(MethodSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class RaisingSpec(NeighborSpec):
-    """Parameters of a method that needs a connected neighbor graph, and that edges added between its parts do not help.
+    """Parameters of a method that needs a connected neighbor graph, but would gain nothing from a few added edges.
 
-    If the graph falls into parts, the number of neighbors is raised until it is connected, or an error is raised.
+    If the graph falls into parts, the number of neighbors is raised until the graph is connected, or an error is
+    raised.
     """
 
     disconnected: str = choice(
         "neighbors",
-        "A graph in several parts: the smallest number of neighbors that connects it (neighbors), with a note, or an "
-        "error.",
+        "What to do if the neighbor graph falls into several parts: take the smallest number of neighbors that "
+        "connects it, with a note (neighbors), or raise an error (error).",
         "neighbors",
         "error",
         added=True,
@@ -188,8 +191,8 @@ class RaisingSpec(NeighborSpec):
         Raises
         ------
         DisconnectedGraphError
-            If k may not be raised, if no k connects the graph, or if n k^2, the number of pairs of points in all
-            neighborhoods, would exceed 2^24, so that the embedding would take more than some seconds.
+            If the graph falls into parts, and `disconnected` is "error", no k connects the graph, or the k that does is
+            so large that n k^2 exceeds 2^24 and the embedding would take more than some seconds.
 
         """
         nearest, _ = kneighbors(X, self.n_neighbors, on_progress)
@@ -221,7 +224,7 @@ class RadiusSpec(GraphSpec, DistanceSpec):
             self.refuse_unused("radius", "n_neighbors")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points; if a radius is given, the number of neighbors is not checked."""
+        """Raise a `GlleError` for too few points; with a `radius`, the number of neighbors is not checked."""
         if self.radius is None:
             super().require_possible(n, d)
         else:
@@ -229,17 +232,17 @@ class RadiusSpec(GraphSpec, DistanceSpec):
             replace(self, **counts).require_possible(n, d)
 
     def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
-        """Return the neighbors of new points (m, d) among the points X (n, d): the k nearest, or all in the radius."""
+        """Return the neighbors of new points (m, d) among the rows of X: the k nearest, or all within `radius`."""
         return neighbors_of_others(X, points, vars(self)["n_neighbors"], self.radius)
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
-    """Return the function (spec, n) -> count n^2, for `Method.doubles`: `count` matrices of all pairs of points."""
+    """Return the function (spec, n) -> count n^2: the size of `count` matrices (n, n), for `Method.doubles`."""
     return lambda _, n: count * n * n
 
 
 def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
-    """Return the function (spec, n) -> count n k^2, for `Method.doubles`: `count` matrices (k, k) for each point."""
+    """Return the function (spec, n) -> count n k^2: the size of `count` arrays (n, k, k), for `Method.doubles`."""
     return lambda spec, n: count * n * spec.n_neighbors**2
 
 
@@ -254,9 +257,9 @@ def require_points(n: int, min_points: int, reason: str) -> None:
 
 
 def require_size(n: int, max_points: int, title: str, instead: str) -> None:
-    """Raise `InvalidParameterError` if n is above `max_points`, the limit of the method `title`.
+    """Raise `InvalidParameterError` if n is above `max_points`, the largest number of points for the method `title`.
 
-    The remedy names `instead`, a method for more points.
+    The remedy names `instead`, a method that takes more points.
     """
     if n > max_points:
         raise InvalidParameterError(

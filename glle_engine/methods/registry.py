@@ -117,7 +117,7 @@ def canonical(name: str) -> str:
 
 
 def suggestion(name: str) -> str:
-    """Return "Did you mean isomap? " if a misspelled name is close to a method's name, or else an empty string."""
+    """Return a question such as "Did you mean isomap? " if the name resembles a method's, or else an empty string."""
     close = get_close_matches(plain(name), _SPELLINGS, 1) if len(name) <= _MAX_NAME_LETTERS else []
     return "".join(f"Did you mean {_SPELLINGS[match]}? " for match in close)
 
@@ -167,7 +167,7 @@ def describe_keywords() -> str:
 
 
 def no_map(subject: str) -> InvalidParameterError:
-    """Return the error to raise if new points are given to an embedding that has no map; `subject` names it."""
+    """Return the error to raise if an embedding that cannot place new points is asked to; `subject` names it."""
     return InvalidParameterError(
         f"{subject} has no map to new points.",
         remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 _MIN_LANCZOS_POINTS = 80  # for fewer points Lanczos is no faster than all eigenvalues
 _BLOCK_ENTRIES = 1 << 22
-# A point with a smaller variance, relative to the variance of the data, is a copy of its neighbors.
+# A point counts as an exact combination of its neighbors if its variance given them is below this share of the variance
+# of the data.
 _MIN_RELATIVE_VARIANCE = 1e-14
 
 
@@ -60,7 +61,9 @@ class AlleSpec(NeighborSpec):
         "random",
     )
     reg: float = number(
-        1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix; 0 for d >= k only.", minimum=0
+        1e-3,
+        "Ridge of the weights, relative to the trace of the local Gram matrix; 0 is allowed only if d >= k.",
+        minimum=0,
     )
     seed: int = integer(0, "Seed of the random order.", minimum=0)
 
@@ -71,13 +74,13 @@ class AlleSpec(NeighborSpec):
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
             raise InvalidParameterError(
                 f"With {Way('reg', 0)}, {self.n_neighbors} neighbors reconstruct a point of {d} features "
-                "without error: the likelihood has no bound.",
+                "without error, so that the likelihood is infinite.",
                 remedy=f"Give reg above 0, or {Way('n_neighbors')} of at most {d}.",
             )
 
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
-    """Return the indices (n,) of the points of X (n, d) in the order `spec.order`: the first is reconstructed first."""
+    """Return the rows (n,) of X (n, d) in the order `spec.order`: each point is reconstructed from points after it."""
     if spec.order == "inward":
         return np.argsort(-ranks_of(((X - X.mean(axis=0)) ** 2).sum(axis=1)), kind="stable")
     if spec.order == "random":
@@ -106,10 +109,10 @@ def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> li
 def conditional(
     X: NDArray[np.float64], i: int, neighbors: NDArray[np.intp], reg: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the LLE weights (k,) of point i on its neighbors, and its variance per feature given its neighbors.
+    """Return the LLE weights (k,) by which `neighbors` (k,) reconstruct point i, and the variance of the residual.
 
-    The point and the `neighbors` (k,) are rows of X (n, d). If reg is 0 and the Gram matrix is singular, the weights
-    are 1/k and the variance is 0.
+    The point and the neighbors are rows of X (n, d), and the variance is that of one feature. If reg is 0 and the Gram
+    matrix is singular, the weights are 1/k and the variance is 0.
     """
     k = len(neighbors)
     differences = X[neighbors] - X[i]
@@ -129,8 +132,8 @@ def acyclic(
 ) -> tuple[csc_array, NDArray[np.float64]]:
     """Fit acyclic LLE: return the lower triangular factor M (n, n) of the precision M M^T, and the variances (n,).
 
-    The variance of a point is the variance per feature given the point's neighbors. Row i of both results belongs to
-    point `order[i]`.
+    The variance of a point is that of one feature, given the point's neighbors. Entry i of both results belongs to the
+    point `order[i]`, a row of X (n, d).
 
     Raises
     ------
@@ -167,7 +170,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     M (n, n) is lower triangular. K is centered, but never formed for more than 80 points.
     """
     n = M.shape[0]
-    # Natural order and no pivoting: a triangular matrix is its own factor, without fill.
+    # In natural order and without pivoting, SuperLU returns the triangular matrix as its own factor, without fill-in.
     lu: SuperLU = splu(M, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
     def product(v: NDArray[np.float64]) -> NDArray[np.float64]:

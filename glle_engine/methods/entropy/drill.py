@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _LASSO_TOLERANCE = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in this column
-_ROUNDS_PER_GAP = 5  # the duality gap is computed after every so many rounds
+_ROUNDS_PER_GAP = 5  # the duality gap, which costs two Cholesky factors, is computed in every fifth round only
 MAX_DRILL_POINTS = 1000
-RELATIVE_L1 = 0.1  # relative to the mean variance; the paper's best, with 20 neighbors, is 0.01 at a variance of 0.1
+RELATIVE_L1 = 0.1  # relative to the mean variance; in the paper 0.01 is best, with 20 neighbors and a variance of 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,14 @@ class Regularized:
     Attributes
     ----------
     P : (n, n) float64
-        Zero for pairs that are not neighbors, and at the entries that the penalty removes.
+        The precision. It is zero for pairs that are not neighbors, and at the entries that the penalty removes.
     K : (n, n) float64
         The matrix W of the dual problem, which is the inverse of P up to the error that `gap` bounds.
     log_det : float
         log |K|.
     gap : float
-        Bound on the distance of log |P| - tr(S P) - rho |P|_1 from its maximum; infinite unless P is positive definite.
+        Bound on how far the penalized likelihood log |P| - tr(S P) - rho |P|_1 is below its maximum, where S is the
+        second moment of the data and rho the penalty; infinite unless P is positive definite.
     iterations : int
         Rounds over the columns.
     converged : bool
@@ -94,7 +95,8 @@ def regularize(
     S : (n, n) float64
         The second moment of the data (`second_moment`).
     neighbors : list of (k_i,) intp
-        For each column of the precision, the rows off the diagonal that may differ from 0; symmetric.
+        For each column of the precision, the rows off the diagonal that may differ from 0. If j is in list i, i is in
+        list j.
     rho : float
         The L1 penalty, above 0, in the units of S.
     tol : float
@@ -165,10 +167,10 @@ def lasso(
 def _precision(
     W: NDArray[np.float64], neighbors: list[NDArray[np.intp]], betas: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return the precision P (n, n) that follows from W (n, n) and the lasso coefficients beta of each column.
+    """Return the precision P (n, n) that follows from W (n, n) and the lasso coefficients `betas` of its columns.
 
-    Column i has the diagonal entry p_ii = 1 / (w_ii - w_12^T beta) and the other entries -p_ii beta. P is then made
-    symmetric.
+    With the entries w of column i of W at the `neighbors` of point i, and the coefficients beta of this column, column
+    i of P has p_ii = 1 / (w_ii - w^T beta) on the diagonal, and -p_ii beta at the neighbors. P is then made symmetric.
     """
     P = np.zeros_like(W)
     for i, (pattern, beta) in enumerate(zip(neighbors, betas, strict=True)):
@@ -181,8 +183,8 @@ def _precision(
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
     """Return log |W| and the duality gap of the graphical lasso with penalty rho, second moment S and precision P.
 
-    W is the matrix of the dual problem. The gap is infinite unless W and P are positive definite; log |W| is NaN if W
-    is not.
+    W is the matrix of the dual problem. The gap is infinite if W or P is not positive definite, and log |W| is NaN if W
+    is not positive definite.
     """
     upper, failed = dpotrf(W)
     if failed:  # rounding errors made the matrix indefinite
@@ -200,7 +202,7 @@ class DrillSpec(GraphSpec):
     """Parameters of DRILL."""
 
     n_neighbors: int | str = integer(
-        20, "k, the number of neighbors that may be linked to a point; all, to choose among all points.",
+        20, "k, the number of neighbors that may be linked to a point; all: every pair of points may be linked.",
         minimum=2, words=("all",), counts=True,
     )  # fmt: skip
     l1: float | str = number(
@@ -229,10 +231,10 @@ class DrillSpec(GraphSpec):
 @Method(
     spec=DrillSpec,
     title="DRILL",
-    about="The Gaussian field over the points whose precision, on the edges of the kNN graph or on all, has the "
-    "greatest likelihood less an L1 penalty: the graphical lasso over points; principal coordinates of K.",
+    about="A Gaussian field over the points, whose precision maximizes the likelihood less an L1 penalty, with entries "
+    "on the edges of the kNN graph or for all pairs. The embedding is the principal coordinates of its covariance.",
     source="Lawrence 2012, JMLR 13, section 3 (arXiv 1010.4830); Friedman, Hastie and Tibshirani 2008",
-    growth="n for given neighbors, up to 1,000 points; n^3 for all",
+    growth="n with k neighbors, up to 1,000 points; n^3 with all pairs",
 )
 def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading principal coordinates of the covariance of the points that the graphical lasso estimates."""

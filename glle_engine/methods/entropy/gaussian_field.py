@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-# Squared distance of neighbors, relative to its mean, below which a precision would overflow.
+# Smallest accepted squared distance of neighbors, relative to the mean over all edges. At this bound the precision of a
+# distance exceeds the usual one by 1e10, which leaves a Cholesky factor about six of its sixteen digits.
 _MIN_RELATIVE_SQUARED_DISTANCE = 1e-10
 _ARMIJO = 1e-4
 _HALVINGS = 40
@@ -39,7 +40,10 @@ def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
-    """Return the log likelihood log p(Y) of n points with d features, from log |P| and the trace tr(S P)."""
+    """Return the log likelihood of n points with d features in a Gaussian field of precision P.
+
+    `log_det` is log |P|, and `trace` is tr(S P) with the second moment S of the data (`second_moment`).
+    """
     return d / 2 * (log_det - trace - n * math.log(2 * math.pi))
 
 
@@ -70,7 +74,7 @@ def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` if two neighbors are almost equal: the likelihood would then be almost unbounded.
+    """Raise `DegenerateDataError` if two neighbors are almost equal: the likelihood could then not be computed well.
 
     `squared` (m,) are the squared distances of the edges from i (m,) to j (m,).
     """
@@ -80,7 +84,7 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
         share = math.sqrt(float(squared[closest] / squared.mean()))
         raise DegenerateDataError(
             f"The points {first} and {second} (counted from 0) are only {share:.1g} of the usual distance of neighbors "
-            "apart, so that the likelihood leaves the range of floating-point numbers.",
+            "apart, too close for an accurate likelihood.",
             remedy="Round the data, so that such points are equal and embedded as one, or add a little noise.",
             details={"points": [first, second]},
         )
@@ -97,10 +101,11 @@ def backtrack(
 ) -> tuple[NDArray[np.float64], T] | None:
     """Halve a step (m,) from `start` (m,) until the objective falls enough, by Armijo's rule.
 
-    `value` is the objective at the start, and `slope` (m,) its gradient. `evaluate` takes a point (m,), and returns a
-    tuple whose first entry is the objective. Missing the rule by `negligible_gain`, relative to the objective, is a
-    rounding error. Coordinates of the new point are at least `lower`. Returns the new point and the tuple of
-    `evaluate` there, or None if no step makes the objective fall.
+    `value` is the objective at `start`, and `slope` (m,) is the gradient there. `evaluate` takes a point (m,), and
+    returns a tuple whose first entry is the objective. A step that misses Armijo's rule by at most `negligible_gain`,
+    relative to the objective, is accepted, because rounding errors are as large. The coordinates of the new point are
+    raised to `lower` where they are smaller. Returns the new point and what `evaluate` returns for it, or None if even
+    the smallest of 40 steps misses the rule.
     """
     length = 1.0
     for _ in range(_HALVINGS):

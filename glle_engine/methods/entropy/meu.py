@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _CG_STEPS = 200
-_NEGLIGIBLE_GAIN = 1e-13  # relative; a step that raises the objective by less does so only by rounding errors
+_NEGLIGIBLE_GAIN = 1e-13  # a step may raise the objective by this share of it, because rounding errors are as large
 _SMALL_MULTIPLIER_SHARE = 1e-3  # multipliers below this share of the largest one may become 0 in one step
 _SHRINK = 0.1
 _MAX_SPARSE_SHARE = 0.1  # if a larger share of the entries is not 0, a dense product is faster
@@ -72,7 +72,7 @@ class Unfolding:
     S : (n, n) float64
         Y Y^T / d of the centered data Y (n, d).
     i, j : (m,) intp
-        The ends of the edges.
+        The two points of each of m edges.
     gamma : float
         The precision that holds the points at their mean, in 1 / squared units of the data.
     positive : bool
@@ -99,7 +99,7 @@ class Unfolding:
     def objective(self, multipliers: NDArray[np.float64]) -> tuple[float, float, NDArray[np.float64]]:
         """Return F = tr(S P) - log |P|, log |P|, and the upper Cholesky factor of P, for these multipliers (m,).
 
-        P is the Laplacian plus gamma I. F is infinite unless P is positive definite.
+        The precision P is the graph Laplacian plus gamma I. F is infinite unless P is positive definite.
         """
         P = self.laplacian(multipliers).toarray()
         P[np.diag_indices(len(P))] += self.gamma
@@ -121,12 +121,13 @@ class Unfolded:
     Attributes
     ----------
     multipliers : (m,) float64
+        The Lagrange multiplier of each edge.
     K : (n, n) float64
-        Covariance of the points, P^-1.
+        Covariance of the points, the inverse of the precision P.
     log_det : float
         log |P|.
     trace : float
-        tr(S P).
+        tr(S P), with the second moment S of the data (`Unfolding.S`).
     violation : float
         Largest difference between observed and expected squared distances that violates the optimality conditions,
         relative to the mean observed squared distance.
@@ -158,7 +159,7 @@ def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgres
     tol : float
         Largest accepted `Unfolded.violation`.
     max_iter : int
-        Newton steps.
+        Largest number of Newton steps.
     on_progress
         Called with (steps, max_iter, "likelihood").
 
@@ -177,7 +178,8 @@ def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgres
         if violation <= tol or iteration == max_iter:
             break
         step = _newton(problem, multipliers, K, slope, min(0.1, float(np.sqrt(violation))))
-        # A step leaves a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall apart.
+        # A step leaves at least a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall
+        # apart.
         shrunk = np.where(multipliers > _SMALL_MULTIPLIER_SHARE * multipliers.max(), _SHRINK * multipliers, 0.0)
         lower = shrunk if problem.positive else -np.inf
         descended = backtrack(problem.objective, multipliers, value, slope, step, _NEGLIGIBLE_GAIN, lower)
@@ -198,8 +200,8 @@ def _newton(
     """Return the projected Newton step (m,) for the multipliers (m,), by preconditioned conjugate gradients.
 
     K (n, n) is the covariance and `slope` (m,) the gradient at these multipliers. The iteration stops when the squared
-    norm of the residual has fallen by a factor of `tol`^2. If multipliers must be positive, each multiplier that the
-    diagonal step would take to 0 or below goes to 0.
+    norm of the residual has fallen by a factor of `tol`^2. If multipliers must be positive, each multiplier that a step
+    with only the diagonal of the Hessian would take to 0 or below goes to 0.
     """
     curvature = problem.squared_distances(K) ** 2
     free = (multipliers != 0) | (slope != 0)
@@ -242,8 +244,8 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     )
     mean_precision: float = number(
         1e-5,
-        "gamma, the precision that holds the points at their mean, times the mean variance of a feature; it moves the "
-        "centered embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
+        "gamma, the precision that holds the points at their mean, times the mean variance of a feature; the centered "
+        "embedding hardly depends on it. On the paper's motion capture data the default makes gamma 1e-4.",
         above=0,
     )
     multipliers: str = choice(
@@ -273,8 +275,9 @@ class MeuSpec(RadiusSpec, NeighborSpec):
 @Method(
     spec=MeuSpec,
     title="Maximum entropy unfolding",
-    about="The Gaussian field of greatest entropy over the points whose neighbors are as far apart, in expectation, "
-    "as they are: precision L + gamma I, a multiplier for each edge by maximum likelihood; principal coordinates of K.",
+    about="The density of greatest entropy in which neighbors are as far apart, in expectation, as in the data: a "
+    "Gaussian field over the points of precision L + gamma I. The embedding is the principal coordinates of its "
+    "covariance.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
     doubles=of_pairs(4),
     growth="n^3",

@@ -51,25 +51,27 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
-# mu is lowered once the squared Newton decrement is below this. The decrement is the relative error of the distances.
+_NEGLIGIBLE_GAIN = 1e-12  # a step may raise the objective by this share of it, because rounding errors are as large
+# mu is lowered once the squared Newton decrement is below this. The decrement measures the relative errors of the
+# squared distances of neighbors in K, which are then at most about 3e-5 beyond the slack.
 _CENTERED = 1e-9
 _MU_FACTOR = 0.2  # mu is multiplied by this factor in each round
-_HESSIAN_JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
+_HESSIAN_JITTER = 1e-13  # added to the unit diagonal of the scaled Hessian, so that rounding cannot make it indefinite
 MAX_MVU_POINTS = 400
-# A larger n k is refused; the graph then has about 2,500 edges, each a constraint, and the Hessian is dense.
+# Largest n k. The graph then has about 2,500 edges, and the dense Hessian has a row and a column for each edge.
 MAX_LINKS = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The dual of the semidefinite program, a function of one multiplier w_e for each edge e.
+    """The dual of the semidefinite program of maximum variance unfolding, with one multiplier w_e for each edge e.
 
     Attributes
     ----------
     n : int
+        Number of points.
     i, j : (m,) intp
-        The ends of the edges of a connected graph.
+        The two points of each of the m edges of a connected graph.
     squared : (m,) float64
         The squared distances d_e^2 of the edges in the data, scaled to mean 1.
 
@@ -81,7 +83,10 @@ class Program:
     squared: NDArray[np.float64]
 
     def matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return P(w) = sum_e w_e b_e b_e^T - (I - 2 1 1^T / n), (n, n), where b_e is the edge vector e_i - e_j."""
+        """Return P(w) = sum_e w_e b_e b_e^T - (I - 2 1 1^T / n), (n, n), for multipliers w (m,).
+
+        For the edge e from i to j, b_e (n,) is 1 at i, -1 at j and 0 elsewhere.
+        """
         n, i, j = self.n, self.i, self.j
         P = np.full((n, n), 2.0 / n)
         P[i, j] -= w
@@ -111,7 +116,7 @@ class Program:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the Newton step (m,) for the multipliers w (m,), the gradient (m,) there, and P(w)^-1 (n, n).
 
-        The arguments are those of `value`, and the factor that it returns.
+        `factor` (n, n) is the upper Cholesky factor of P(w), which `value` returns; `mu` and `eps` are as for `value`.
         """
         inverse = inverse_of(factor)
         rows = inverse[self.i] - inverse[self.j]
@@ -208,8 +213,10 @@ class MvuSpec(GraphSpec, NeighborSpec):
     """Parameters of maximum variance unfolding."""
 
     n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", minimum=2, counts=True)
-    slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
-    tol: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
+    slack: float = number(
+        1e-3, "Mean relative error that squared distances of neighbors may have in the embedding.", above=0, below=1
+    )
+    tol: float = number(1e-3, "Largest duality gap, relative to the trace of K.", above=0, below=1)
     max_iter: int = integer(1000, "Largest number of Newton steps.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
@@ -219,7 +226,7 @@ class MvuSpec(GraphSpec, NeighborSpec):
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
                 f"{n} points with {self.n_neighbors} neighbors each are {n * self.n_neighbors:,} links; the method "
-                f"can solve for {MAX_LINKS:,}.",
+                f"can solve for {MAX_LINKS:,} at most.",
                 remedy=f"Give {Way('n_neighbors')} of at most {MAX_LINKS // n}."
                 if MAX_LINKS // n > 1
                 else "Give fewer points.",

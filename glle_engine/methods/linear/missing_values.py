@@ -27,7 +27,9 @@ from glle_engine.base.texts import Way
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TOLERANCE = 1e-9  # the iteration stops at a smaller relative change of the loadings and of the noise
+# The iteration stops when a step changes no loading by more, where the mean variance of a feature is 1, and the noise
+# variance by no larger share.
+_TOLERANCE = 1e-9
 _STEPS = 10_000
 _MIN_NOISE = 1e-9  # smallest noise variance, where the mean variance of a feature is 1
 
@@ -39,16 +41,17 @@ class Completed:
     Attributes
     ----------
     data : (n, d) float64
-        The given values, and the means of the missing ones.
+        The known values, and in place of each missing value its mean in the model, given the row's known values.
     mean : (d,) float64
+        mu of the model x = W z + mu + noise.
     loadings : (d, p) float64
-        W, in the unit of the data.
+        W of the model, in the unit of the data.
     noise_variance : float
-        sigma^2, in the square of that unit.
+        Variance of the noise of each feature, in squared units of the data.
     embedding : (n, p) float64
-        The posterior means of z, given the values that a row has.
+        The posterior mean of the latent coordinates z of each row, given the row's known values.
     converged : bool
-        Whether the steps ended because the model no longer changed, not because of their largest number.
+        Whether the iteration ended because the model no longer changed, and not at the largest number of steps.
 
     """
 
@@ -102,7 +105,7 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
     converged = False
     for _ in range(max_iter):
         spread, z = _posterior(known - weight * center, weight, W, noise)
-        # Regress each feature on (z, 1), over the rows that have it, with the second moments of z.
+        # Regress each feature on (z, 1), over the rows where it is known, with the second moments of z.
         outer = np.zeros((n, p + 1, p + 1))
         outer[:, :p, :p] = spread + z[:, :, None] * z[:, None, :]
         outer[:, :p, p] = outer[:, p, :p] = z
@@ -128,7 +131,7 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
 def _posterior(
     known: NDArray[np.float64], weight: NDArray[np.float64], W: NDArray[np.float64], noise: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the posterior covariance (n, p, p) and mean (n, p) of the latent z of each row.
+    """Return the posterior covariance (n, p, p) and mean (n, p) of each row's latent coordinates z.
 
     `known` (n, d) are the centered values of the rows, 0 where a value is missing, and `weight` (n, d) is 1 where a
     value is known. W (d, p) are the loadings and `noise` is the noise variance.

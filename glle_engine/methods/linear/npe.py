@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-# Share of the variance that is kept if there are as many features as points; He et al. keep 0.98.
+# Share of the variance that the principal axes keep if there are at least as many features as points. He, Cai, Yan and
+# Zhang 2005 keep 0.98.
 KEPT_VARIANCE_SHARE = 0.99
 MAX_MAP_ERROR = 1e-8  # a note reports larger errors of the map, relative to the largest coordinate
 
@@ -59,10 +60,10 @@ class NpeSpec(LleSpec):
 def whiten(
     X: NDArray[np.float64], share: float, min_rank: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return orthonormal scores (n, r) of X (n, d) on its leading principal axes, and the map from X to the scores.
+    """Project X (n, d) on its r leading principal axes: return orthonormal scores (n, r), the mean and the whitening.
 
-    The number of axes r is the smallest for which the axes hold `share` of the variance, but at least `min_rank`. The
-    map is the mean of the data (d,) and the whitening matrix (d, r): scores = (X - mean) @ whitening.
+    The scores are (X - mean) @ whitening, with the mean of the data (d,) and a matrix (d, r). The number of axes r is
+    the smallest for which the axes hold `share` of the variance, but at least `min_rank`.
 
     Raises
     ------
@@ -95,7 +96,7 @@ def whiten(
     restore=AffineMap.restore,
 )
 def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the linear functions that LLE's weights reconstruct best."""
+    """Embed by the p linear functions of the data that LLE's weights reconstruct best."""
     n, d = X.shape
     p, k = spec.n_components, spec.n_neighbors
     nearest, _ = kneighbors(X, k, on_progress)

@@ -54,13 +54,14 @@ if TYPE_CHECKING:
 
 # If s_p^2 / s_1^2 is at least this, eigenvectors of X^T X lose at most four of sixteen digits.
 MIN_EIGENVALUE_RATIO = 1e-4
-# Noise of at most this share of the variance is a rounding error: the data lie in p dimensions.
+# A noise of at most this share of the total variance is a rounding error: the data lie in p dimensions.
 MAX_ROUNDING_SHARE = 1e-20
 # An eigenvalue that exceeds the noise variance by at most this share of the noise variance counts as equal to it.
 MAX_RELATIVE_EXCESS = 1e-9
 # PPCA by em stops when a step gains less than EM_GAIN nats per point, or after EM_STEPS steps.
 EM_GAIN, EM_STEPS = 1e-13, 100_000
-EM_TOLERANCE = 1e-12  # Bayesian PCA stops at a smaller change of loadings and noise, where the mean variance is 1
+# Bayesian PCA stops when a step changes loadings and noise by less, in units in which the mean variance is 1.
+EM_TOLERANCE = 1e-12
 MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
 
@@ -72,13 +73,14 @@ class PcaFit:
     ----------
     scores : (n, p) float64
         The centered data projected on the axes, with signs by `sign_convention`.
-    directions : (d, p) float64, orthonormal
+    directions : (d, p) float64
+        The axes, orthonormal columns.
     values : (p,) float64
-        Eigenvalues of the covariance S^2 / n, descending.
+        Eigenvalues of the covariance of the data, descending: the variances of the scores.
     mean : (d,) float64
         Mean of the data.
     total : float
-        The trace of the covariance.
+        The trace of the covariance: the variance of all features together.
 
     """
 
@@ -90,7 +92,7 @@ class PcaFit:
 
     @property
     def explained_variance(self) -> float:
-        """Share of the variance along the axes."""
+        """Share of the total variance that the p axes explain, from 0 to 1."""
         return min(float(self.values.sum() / self.total), 1.0)
 
     def notes(self) -> Iterator[Note]:
@@ -142,6 +144,8 @@ def pca(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Em
 class FactorMap(AffineMap):
     """Map of probabilistic PCA and factor analysis: it places x at the posterior mean E[z | x] = C (x - m).
 
+    The model is x = W z + m + e, with z standard normal and noise e of diagonal covariance Psi.
+
     Attributes
     ----------
     loadings : (d, p) float64
@@ -165,7 +169,10 @@ class FactorMap(AffineMap):
         return self.loadings @ self.loadings.T + np.diag(self.noise_variances)
 
     def log_likelihoods(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return the log density (m,) of points (m, d) in the model, in nats; constant features are ignored."""
+        """Return the log density (m,) of points (m, d) in the fitted model, in nats.
+
+        Features that were constant in the training data are ignored.
+        """
         centered = self._check(points) - self.mean
         varying = self.noise_variances > 0
         W, noise, centered = self.loadings[varying], self.noise_variances[varying], centered[:, varying]
@@ -198,26 +205,26 @@ class PpcaSpec(MethodSpec):
     )  # fmt: skip
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` if `solver` is given with prior="ard", which has a solver of its own."""
+        """Raise `InvalidParameterError` for a solver other than the default with prior="ard", which has its own."""
         super().check_together()
         if self.prior == "ard":
             self.refuse_unused("prior", "solver")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` unless there are fewer components than min(n - 1, d): the noise needs one."""
+        """Raise `InvalidParameterError` unless n_components < min(n - 1, d): the noise needs a dimension."""
         self.require_noise_dimension(n, d, "Probabilistic PCA")
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The fitted parameters of probabilistic PCA, and their likelihood.
+    """The fitted parameters of probabilistic PCA, x = W z + mean + noise, and their likelihood.
 
     Attributes
     ----------
     loadings : (d, p) float64
         W, in the unit of the data.
     noise_variance : float
-        sigma^2, in squared units of the data.
+        Variance of the noise of each feature, in squared units of the data.
     log_likelihood : float
         Log likelihood of all n points, in nats.
 
@@ -282,7 +289,7 @@ def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgr
     r"""Fit Bayesian PCA (automatic relevance determination); return the parameters and the number of steps.
 
     Expectation maximization starts at the maximum of the likelihood (Bishop 1999). The loadings stay along the
-    principal axes, so that a step only updates their p lengths w. With :math:`m = w^2 + \sigma^2`,
+    principal axes, so that a step only updates the lengths w of the p columns. With :math:`m = w^2 + \sigma^2`,
     :math:`c = \lambda w / m` and :math:`s = \sigma^2 / m + \lambda w^2 / m^2`, the step is
     :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A length becomes 0 if its square is below
     `MAX_RELATIVE_EXCESS` times the noise variance.
@@ -290,7 +297,7 @@ def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgr
     Raises
     ------
     DegenerateDataError
-        As for `fit_ppca`.
+        If the data lie in p dimensions, so that the noise is 0 and the likelihood is unbounded.
 
     """
     n, d = X.shape
@@ -369,22 +376,20 @@ class FactorAnalysisSpec(MethodSpec):
     max_iter: int = integer(2000, "Largest number of steps of expectation maximization.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` unless there are fewer factors than min(n - 1, d): the noise needs one."""
+        """Raise `InvalidParameterError` unless n_components < min(n - 1, d): the noise needs a dimension."""
         self.require_noise_dimension(n, d, "Factor analysis")
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Parameters of probabilistic PCA or factor analysis during expectation maximization.
-
-    They belong to data that are scaled to variance 1.
+    """Fitted parameters of probabilistic PCA or factor analysis, for data that are scaled to variance 1.
 
     Attributes
     ----------
     loadings : (d, p) float64
-        W.
+        W of the model x = W z + mean + noise.
     noise : (d,) float64
-        The diagonal of Psi.
+        The noise variance of each feature.
 
     """
 
@@ -393,15 +398,16 @@ class Model:
 
 
 def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) -> tuple[Model, float]:
-    """Take one step of expectation maximization; return the new model, and the old model's log likelihood per point.
-
-    With `isotropic`, all features have the same noise variance, as in probabilistic PCA.
+    """Take a step of expectation maximization; return the new model, and the log likelihood per point of `model`.
 
     Parameters
     ----------
     root : (r, d) float64
         Square root of the covariance of the data, which is root^T root.
-    model
+    model : Model
+        The parameters before the step.
+    isotropic : bool
+        Whether all features have the same noise variance, as in probabilistic PCA.
 
     """
     W, noise = model.loadings, model.noise
@@ -435,10 +441,10 @@ def maximize(
     *,
     isotropic: bool = False,
 ) -> tuple[Model, list[float], bool]:
-    """Repeat `step` until the log likelihood per point gains less than `tol`, or `max_iter` times.
+    """Repeat `step` from the parameters `start`, until a step gains less than `tol` or `max_iter` steps are made.
 
-    Returns the last model, the log likelihood per point before each step and at the end, and whether the gain fell
-    below `tol`.
+    The gain is that of the log likelihood per point, in nats. Returns the last model, the log likelihood per point of
+    every model from `start` on, and whether the last gain was below `tol`.
     """
     model, likelihoods = start, [-np.inf]
     for i in range(max_iter):
@@ -455,9 +461,10 @@ def maximize(
 def posterior_means(
     centered: NDArray[np.float64], model: Model
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the posterior means E[z | x] = C x of the centered points (n, p), the matrix C (p, d), and W (d, p).
+    """Return the posterior means E[z | x] = C x of the points (n, p), the matrix C (p, d), and the loadings W (d, p).
 
-    The factors z are rotated so that W^T Psi^-1 W is diagonal.
+    `centered` (n, d) are the points x minus their mean. The factors z are rotated so that W^T Psi^-1 W is diagonal,
+    where Psi is the noise covariance of `model`.
     """
     weighted = model.loadings / model.noise[:, None]
     signal, rotation = np.linalg.eigh(model.loadings.T @ weighted)
@@ -486,7 +493,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     used = X[:, varying]
     centered = used - used.mean(axis=0)
     exponents = np.frexp(np.abs(centered).max(axis=0))[1]
-    centered = np.ldexp(centered, -exponents)  # an exact scaling by powers of 2, after which no square underflows
+    centered = np.ldexp(centered, -exponents)  # scaling by powers of 2 is exact; afterwards no variance underflows
     unit = np.sqrt(np.mean(centered**2, axis=0))  # the factors do not depend on the units of the features
     centered /= unit
     unit = np.ldexp(unit, exponents)
@@ -516,8 +523,9 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
 
 
 def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Model) -> Iterator[Note]:
-    """Yield a note on each of: no convergence, constant features, factors that are not unique, noise of almost 0.
+    """Yield a note for each of four problems that the fit has.
 
+    The problems are: no convergence, constant features, factors that are not unique, and features with almost no noise.
     `d` is the number of features that vary.
     """
     p = spec.n_components

@@ -76,7 +76,7 @@ def double_center(matrix: NDArray[np.float64]) -> None:
     growth="as PCA from points; n^2 from dissimilarities",
 )
 def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading eigenvectors of the inner products, of points by PCA, or of given dissimilarities."""
+    """Embed points by PCA, which is classical scaling of their distances, or embed a matrix of dissimilarities."""
     if spec.dissimilarity == "precomputed":
         return scaling_of(checked_distances(X), spec.n_components, on_progress)
     axes = principal_axes(X, spec.n_components, on_progress)
@@ -112,7 +112,7 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
 
     """
     on_progress(0, 1, "inner products")
-    unit = float(D.max())  # squares stay in range
+    unit = float(D.max())  # keeps squares in the range of floating-point numbers
     B = -0.5 * (D / unit) ** 2
     double_center(B)
     norm = float(np.linalg.norm(B))
@@ -170,8 +170,8 @@ class KernelPcaSpec(MethodSpec):
         above=0,
         words=("auto",),
     )
-    degree: int = integer(3, "Degree of polynomial.", minimum=1)
-    offset: float = number(1.0, "Number that polynomial adds to the product.", minimum=0)
+    degree: int = integer(3, "Degree of the polynomial kernel.", minimum=1)
+    offset: float = number(1.0, "Number that the polynomial kernel adds to the inner product.", minimum=0)
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` if gamma, degree or offset is given for a kernel that does not have it."""
@@ -179,9 +179,9 @@ class KernelPcaSpec(MethodSpec):
         self.refuse_unused("kernel", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` for more components than the images of n points can span.
+        """Raise `InvalidParameterError` if n_components exceeds the dimensions that the images of n points can span.
 
-        This is min(n - 1, d) for the kernels linear and cosine, and n - 1 for the others.
+        These are min(n - 1, d) dimensions for the kernels linear and cosine, and n - 1 for the others.
         """
         self.require_rank(n, d if self.kernel in {"linear", "cosine"} else n)
 
@@ -261,9 +261,9 @@ class KernelMap(Map):
     gamma : float
         The gamma of the kernel, with "auto" replaced by its value.
     means : (n,) float64
-        Means of the columns of K.
+        Means of the columns of K, the kernel matrix (n, n) of the training points.
     coefficients : (n, p) float64
-        U_p Lambda_p^(-1/2), from the eigenpairs of the centered K.
+        The leading eigenvectors of the centered K, divided by the roots of their eigenvalues.
 
     """
 
@@ -282,7 +282,7 @@ class KernelMap(Map):
         embedding: Embedding,
         arrays: dict[str, NDArray[np.float64]],
     ) -> Self:
-        """Rebuild the map from the data, the embedding and its stored `arrays`; used as `Method.restore`."""
+        """Rebuild the map from the data, the embedding and the stored `arrays` of the map, for `Method.restore`."""
         assert embedding.eigenvalues is not None
         X, gamma = data(), embedding.figures.get("gamma", 0.0)
         mean = X.mean(axis=0)
@@ -310,8 +310,9 @@ class KernelMap(Map):
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
         """Return points (m, d) for positions `places` (m, p), by kernel ridge regression (Bakir et al. 2004).
 
-        The training points are regressed on their positions, with the kernel of the method. `ridge` is relative to the
-        mean of the diagonal of the kernel matrix. Raises `InvalidParameterError` for a precomputed kernel.
+        The training points are regressed on their positions in the embedding, with the kernel of the method. `ridge` is
+        relative to the mean diagonal entry of the kernel matrix of these positions. Raises `InvalidParameterError` for
+        a precomputed kernel.
         """
         if self.spec.precomputed:
             raise InvalidParameterError(
@@ -354,7 +355,7 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
             f"The images of the points under this kernel span {rank} dimensions, fewer than {Way('n_components', p)}.",
             remedy=f"Give {Way('n_components')} of at most {rank}."
             if rank
-            else "Raise gamma: the kernel sees all points equal.",
+            else "Raise gamma: all points are equal for this kernel.",
             details={"most": rank},
         )
     notes: tuple[Note, ...] = ()

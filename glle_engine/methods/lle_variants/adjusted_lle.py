@@ -95,7 +95,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
             )
 
     def candidates(self) -> list[int]:
-        """Return the values of k to try, ascending: all from k_least to k_most, or seven of them if there are more."""
+        """Return the values of k to try, ascending: all from k_least to k_most, or at most seven if there are more."""
         every = list(range(self.k_least, self.k_most + 1))
         few = {round(k) for k in np.geomspace(self.k_least, self.k_most, _TRIED)}
         return every if len(every) <= _TRIED else sorted(few)
@@ -155,9 +155,9 @@ class AutoRegLleSpec(GraphSpec, NeighborSpec):
 
 
 def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
-    """Return the ridges (m,) of a block of points, relative to the traces of their Gram matrices.
+    """Return the ridge of each point of a block (m,), relative to the trace of the point's Gram matrix (k, k).
 
-    The ridge of a point is the mean of the k - p smallest eigenvalues of its Gram matrix (k, k).
+    The ridge is the mean of the k - p smallest eigenvalues of this matrix.
     """
     values = np.maximum(np.linalg.eigvalsh(block.gram), 0.0)
     return np.asarray(values[:, :-p].mean(axis=1) / np.where(block.trace > 0, block.trace, 1.0))
@@ -208,9 +208,13 @@ class RobustLleSpec(GraphSpec, LleSpec):
     """Parameters of robust LLE."""
 
     min_reliability: float = number(
-        0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", minimum=0, below=1
+        0.3,
+        "Points of lower reliability are outliers. The mean reliability of all points is 1; with 0 there are no "
+        "outliers.",
+        minimum=0,
+        below=1,
     )
-    max_iter: int = integer(30, "Iterations of the robust PCA of a neighborhood, at most.", minimum=1)
+    max_iter: int = integer(30, "Largest number of iterations of the robust PCA of a neighborhood.", minimum=1)
 
 
 def reliability(
@@ -222,6 +226,9 @@ def reliability(
 ) -> tuple[NDArray[np.float64], int]:
     """Return the reliability (n,) of each point by robust local PCA, and how many neighborhoods did not converge.
 
+    Robust PCA gives the points of a neighborhood weights, which are low far from its plane and sum to one. The
+    reliability of a point is the sum of its weights in all neighborhoods that contain the point: 1 on average.
+
     Parameters
     ----------
     X : (n, d) float64
@@ -230,7 +237,7 @@ def reliability(
     n_components : int
         p, the dimension of the plane that is fitted to each neighborhood.
     max_iter : int
-        Largest number of iterations. A neighborhood has converged if its weights change by at most .001.
+        Largest number of iterations. A neighborhood has converged if the last one changed no weight by more than .001.
 
     """
     n, k = nearest.shape
@@ -244,16 +251,17 @@ def reliability(
 
 
 def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple[NDArray[np.float64], int]:
-    """Return Huber's weights (m, k) of the points (m, k, d) of m neighborhoods, and how many did not converge.
+    """Return Huber's weights (m, k) of the points (m, k, d) of m neighborhoods, and how many of these did not converge.
 
-    The weight of a point is 1 near the neighborhood's plane of p dimensions, and falls with its distance beyond.
+    The weight of a point is 1 up to half the mean distance of the points from the neighborhood's plane of p dimensions,
+    and then falls with the inverse of the point's distance.
     """
     weights = np.ones(points.shape[:2])
     moving = np.arange(len(points))
     for _ in range(max_iter):
         errors = _distances_from_plane(points[moving], weights[moving], p)
         limit = 0.5 * errors.mean(axis=1, keepdims=True)
-        # The distances of points on a plane are rounding errors, and all weights stay 1.
+        # If all points lie on the plane, their distances from it are rounding errors, and all weights stay 1.
         flat = limit <= 1e-7 * np.linalg.norm(np.ptp(points[moving], axis=1), axis=1)[:, None]
         update = np.where(flat | (errors <= limit), 1.0, limit / np.where(errors > 0, errors, 1.0))
         change = np.abs(update - weights[moving]).max(axis=1)
@@ -265,7 +273,10 @@ def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple
 
 
 def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """Return the distances (m, k) of the points (m, k, d) of m neighborhoods from their weighted principal planes."""
+    """Return the distances (m, k) of the points (m, k, d) of m neighborhoods from each neighborhood's plane.
+
+    The plane is spanned by the p leading principal axes of the neighborhood with the `weights` (m, k).
+    """
     share = weights / weights.sum(axis=1, keepdims=True)
     offset = points - np.einsum("mk,mkd->md", share, points)[:, None, :]
     axes = principal_directions(np.sqrt(share)[:, :, None] * offset, p)
@@ -319,7 +330,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
     """Yield a note if there are outliers, and a note if the planes of many neighborhoods did not converge.
 
-    `outliers` and `unsettled` are the numbers of such points and neighborhoods, of n.
+    `outliers` counts these points, and `unsettled` these neighborhoods; many are more than a tenth of n.
     """
     if outliers:
         yield Note(
@@ -340,12 +351,15 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
 
     initial_share: float = number(0.5, "The share of the points that is embedded first.", above=0, maximum=1)
     order: str = choice(
-        "random", "The order in which points arrive: random, by the seed, or that of the data.", "random", "given"
+        "random",
+        "The order in which points are added: random, by the seed, or the order of the rows (given).",
+        "random",
+        "given",
     )
     seed: int = integer(0, "The seed of a random order.", minimum=0)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors with which n points can be embedded: one less than the initial points."""
+        """Return the largest n_neighbors with which n points can be embedded: the number of initial points less one."""
         return initial_points(n, self) - 1
 
     def require_possible(self, n: int, d: int) -> None:
@@ -362,7 +376,7 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
 
 
 def initial_points(n: int, spec: IncrementalLleSpec) -> int:
-    """Return how many of n points are embedded first: the share `initial_share`."""
+    """Return how many of n points are embedded first: n times `spec.initial_share`, rounded."""
     return min(n, round(spec.initial_share * n))
 
 

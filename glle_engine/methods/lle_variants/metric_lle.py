@@ -59,7 +59,7 @@ class MetricSpec(GraphSpec, LleSpec):
     """Parameters of LLE with the distances of the data."""
 
     tol: float = number(1e-6, "Largest duality gap, relative to the size of the objective.", above=0, below=1)
-    max_iter: int = integer(1000, "Newton steps at most.", minimum=1)
+    max_iter: int = integer(1000, "Largest number of Newton steps.", minimum=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +67,14 @@ class DistanceLleSpec(MetricSpec):
     """Parameters of distance-preserving LLE."""
 
     n_basis: int = integer(
-        10, "q, the number of LLE's eigenvectors that are combined; at least n_components are.", minimum=1, maximum=40
+        10,
+        "q, the number of LLE's eigenvectors that are combined; n_components of them if n_basis is smaller.",
+        minimum=1,
+        maximum=40,
     )
 
     def size(self, n: int) -> int:
-        """Return q for n points."""
+        """Return q, the number of LLE's eigenvectors that are combined for n points: at most n - 1."""
         return min(max(self.n_basis, self.n_components), n - 1)
 
     def require_possible(self, n: int, d: int) -> None:
@@ -86,18 +89,22 @@ class LandmarkMvuSpec(MetricSpec):
 
     landmarks: int = integer(
         20,
-        "m, the number of points that determine all others, far from each other; at least n_components + 1 are.",
+        "m, the number of points, far from each other, that determine all others; n_components + 1 of them if "
+        "landmarks is smaller.",
         minimum=2,
         counts=True,
     )
 
     def size(self, n: int) -> int:
-        """Return m for n points."""
+        """Return m, the number of landmarks among n points: at most n."""
         return min(max(self.landmarks, self.n_components + 1), n)
 
 
 class Program(NamedTuple):
-    """The program in the upper triangle s of S, row by row: least s^T H s / 2 - g^T s with C s <= b, S >= 0."""
+    """A convex program: minimize s^T H s / 2 - g^T s subject to C s <= b and S positive semidefinite.
+
+    s is the upper triangle of the symmetric matrix S (q, q), row by row.
+    """
 
     H: NDArray[np.float64]
     g: NDArray[np.float64]
@@ -105,7 +112,10 @@ class Program(NamedTuple):
     b: NDArray[np.float64]
 
     def value(self, s: NDArray[np.float64], mu: float) -> tuple[float]:
-        """Return the objective of the barrier method (for `backtrack`), infinite unless s is within all constraints."""
+        """Return the objective of the barrier method, infinite unless s is strictly within all constraints.
+
+        `mu` is the weight of the barrier. The objective is in a tuple of one entry, as `backtrack` needs it.
+        """
         left = self.b - self.C @ s
         try:
             factor = np.linalg.cholesky(symmetric(s))
@@ -117,10 +127,10 @@ class Program(NamedTuple):
         return (float((s @ self.H @ s / 2 - self.g @ s) / mu - barrier),)
 
     def newton(self, s: NDArray[np.float64], mu: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the Newton step for s, and the gradient of the barrier method's objective."""
+        """Return the Newton step for s, and the gradient of `value`; `mu` is the weight of the barrier."""
         inverse = np.linalg.inv(symmetric(s))
         r, c = np.triu_indices(len(inverse))
-        count = np.where(r == c, 1.0, 2.0)  # an entry beside the diagonal is in S twice
+        count = np.where(r == c, 1.0, 2.0)  # an entry off the diagonal is in S twice
         rows = self.C / (self.b - self.C @ s)[:, None]
         gradient = (self.H @ s - self.g) / mu - inverse[r, c] * count + rows.sum(axis=0)
         curvature = inverse[np.ix_(r, r)] * inverse[np.ix_(c, c)] + inverse[np.ix_(r, c)] * inverse[np.ix_(c, r)]
@@ -131,7 +141,20 @@ class Program(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """S (q, q), a bound of the error of its objective relative to g^T s, the Newton steps, and whether it converged."""
+    """The solution of a `Program`.
+
+    Attributes
+    ----------
+    S : (q, q) float64
+        Positive semidefinite.
+    gap : float
+        Bound on how far the objective is above its minimum, relative to g^T s.
+    iterations : int
+        Newton steps.
+    converged : bool
+        Whether the gap fell below the tolerance.
+
+    """
 
     S: NDArray[np.float64]
     gap: float
@@ -165,6 +188,7 @@ def solve(program: Program, s: NDArray[np.float64], tol: float, max_iter: int, o
     tol : float
         Largest accepted `Solution.gap`.
     max_iter : int
+        Largest number of Newton steps.
     on_progress
         Called with (Newton steps, max_iter, "semidefinite program").
 
@@ -196,7 +220,11 @@ def _embed(
     *,
     unfolded: bool,
 ) -> Embedding:
-    """Embed by the Gram matrix U S U^T of greatest variance (`unfolded`), or of least error of squared distances."""
+    """Embed by a Gram matrix U S U^T whose factor S is chosen by the distances of neighbors.
+
+    U (n, q) is an orthonormal basis. With `unfolded`, the Gram matrix has the greatest variance that lengthens no edge
+    of the graph, or else the least error of the squared distances.
+    """
     i, j = undirected_edges(graph.nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))
     unit, m, q = float(squared.mean()), len(i), U.shape[1]
@@ -243,7 +271,7 @@ def _embed(
     growth="n k q^4 and q^6 a step, of q eigenvectors; and as LLE",
 )
 def distance_lle(X: NDArray[np.float64], spec: DistanceLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the Gram matrix in the basis of LLE's bottom eigenvectors that keeps the distances of neighbors best."""
+    """Embed by the combination of LLE's bottom eigenvectors that keeps the squared distances of neighbors best."""
     graph, bridges = spec.graph(X, on_progress)
     basis = lle_of(X, graph.nearest, replace(spec, n_components=spec.size(len(X))), on_progress)
     U = np.asarray(basis.Y) / np.sqrt(len(X))
@@ -253,10 +281,11 @@ def distance_lle(X: NDArray[np.float64], spec: DistanceLleSpec, on_progress: OnP
 def landmark_basis(
     X: NDArray[np.float64], graph: NeighborGraph, m: int, reg: float, on_progress: OnProgress
 ) -> NDArray[np.float64]:
-    """Return an orthonormal basis (n, q) of the centered functions that their values at landmarks determine.
+    """Return an orthonormal basis (n, q) of the centered functions on the points that landmarks determine.
 
-    The others of X (n, d) minimize LLE's error given the landmarks: m points far from each other, and one of each
-    closed class that has none. q is their number less one.
+    The values of such a function at the landmarks are arbitrary, and its values at all other points minimize LLE's
+    error. The landmarks are `m` points of X (n, d) far from each other, and one point of each closed class (a set of
+    points that no edge leaves) that contains none of these. q is the number of landmarks less one.
     """
     n = len(X)
     neighbors = np.sort(graph.nearest, axis=1)
@@ -284,7 +313,7 @@ def landmark_basis(
     joins_equal=True,
 )
 def landmark_mvu(X: NDArray[np.float64], spec: LandmarkMvuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the Gram matrix of greatest variance that lengthens no edge, among those that landmarks determine."""
+    """Embed by the Gram matrix of greatest variance among those that landmarks determine and that lengthen no edge."""
     graph, bridges = spec.graph(X, on_progress)
     U = landmark_basis(X, graph, spec.size(len(X)), spec.reg, on_progress)
     return note_bridges(_embed(X, graph, U, spec, on_progress, unfolded=True), bridges)

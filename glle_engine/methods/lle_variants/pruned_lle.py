@@ -78,9 +78,9 @@ def short_circuits(
     spec: PrunedLleSpec,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.bool_], int]:
-    """Find the edges of a kNN graph that are short circuits, by the algorithm of the module's docstring.
+    """Find the short circuits of a kNN graph: edges of low Ollivier-Ricci curvature without a short detour.
 
-    Returns the mask (n, k) of the short circuits, and the number of doubtful edges, of which short circuits are some.
+    Returns the mask (n, k) of the short circuits, and the number of edges of low curvature, with or without a detour.
     If two points are neighbors of each other, the mask has the same value for both.
 
     Parameters
@@ -97,7 +97,7 @@ def short_circuits(
     pairs, first, where = np.unique(ends, axis=0, return_index=True, return_inverse=True)
     where = where.reshape(n, k)
     doubtful = ollivier_ricci(nearest, pairs, on_progress) <= -1 + 4 * (1 - spec.curvature_delta) + 1e-12
-    # A sparse matrix drops zeros, so duplicates get the smallest normal number as their distance.
+    # A sparse matrix drops zeros, so the distance of equal points is replaced by the smallest normal number.
     length = np.maximum(distances.ravel()[first], np.finfo(float).tiny)
     ratio = (1 - spec.detour_lambda) * np.pi**2 / (2 * np.sqrt(24 * spec.detour_lambda))
     allowed = ratio * distances[pairs, -1].max(axis=1)
@@ -119,8 +119,8 @@ def _find_detours(
 ) -> NDArray[np.bool_]:
     """Return the mask (m,) of the edges in `cut` whose shortest detour along edges outside `cut` is too long.
 
-    The m edges are the `pairs` (m, 2), of which `length` (m,) are the lengths and `allowed` (m,) the largest lengths of
-    a detour. An edge between points that no detour joins is not in the mask.
+    The m edges are the `pairs` (m, 2), and `cut` (m,) is a mask of edges. `length` (m,) are the lengths of the edges,
+    and `allowed` (m,) the largest lengths of a detour. An edge between points that no detour joins is not in the mask.
     """
     n = int(pairs.max()) + 1
     certain = pairs[~cut]
@@ -145,7 +145,7 @@ def ollivier_ricci(
     Parameters
     ----------
     nearest : (n, k) int32
-        Nearest first; k of at least 2.
+        The neighbors of each point, nearest first; k of at least 2.
     pairs : (m, 2) int32
         Edges of the graph, in either direction.
 
@@ -155,7 +155,7 @@ def ollivier_ricci(
     n, k = nearest.shape
     step = directed_graph(nearest)
     one_edge = _keys(step + step.T)
-    # The entries of the square count paths of two edges, and would overflow int8.
+    # The entries of the square of the graph count paths of two edges. The counts would overflow int8, the graph's type.
     walk = csr_array(step + step.T, dtype=np.int32)
     two_edges = _keys(walk @ walk)
     curvature = np.empty(len(pairs))
@@ -185,7 +185,7 @@ def _contains(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np
 
 
 def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the k - 1 nearest neighbors (m, k - 1) of each of `points` (m,) other than its point `excluded` (m,)."""
+    """Return the k - 1 nearest neighbors (m, k - 1) of point `points[i]` other than `excluded[i]`, in row i."""
     rows = nearest[points]
     dropped = rows == excluded[:, None]
     dropped[~dropped.any(axis=1), -1] = True

@@ -63,7 +63,7 @@ BLOCK_ENTRIES = 1 << 21
 def joined(
     X: NDArray[np.float64], nearest: NDArray[np.int32], spec: GraphSpec, cause: str, remedy: str
 ) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
-    """Join the parts of a neighbor graph by edges, if `spec.disconnected` is "bridge".
+    """Join the parts of a neighbor graph by the shortest edges between them, if `spec.disconnected` is "bridge".
 
     Returns the graph (n, k) and the list of the added edges. If the graph is connected, or if `spec.disconnected` is
     "collapse", the graph is returned as it is, with an empty list.
@@ -75,7 +75,7 @@ def joined(
         The neighbors of each point, nearest first, by whatever distance.
     spec : GraphSpec
     cause : str
-        The option that made the graph, as the message of the error should begin: "With alpha=1".
+        The beginning of the error message, which names the option that made the graph: "With class_distance=1".
     remedy : str
         The beginning of the error's remedy.
 
@@ -113,7 +113,8 @@ def nearest_by(
     k : int
         Number of neighbors.
     adjust : callable
-        Takes (rows, distances), and changes in place the Euclidean distances from the points `rows`, a slice, to all n.
+        Takes (rows, distances), a slice of the points and their Euclidean distances (b, n) to all points, and adjusts
+        the distances in place.
     stage : str
         Name of the stage for `on_progress`.
     on_progress : callable
@@ -137,7 +138,8 @@ class WeightedLleSpec(GraphSpec, LleSpec):
 
     strength: float = number(
         1.0,
-        "s, how far the density is evened out: 0 leaves distances as they are, 1 makes them relative.",
+        "s, how much the distances are adjusted to the density: 0 leaves them as they are, 1 divides the distance of "
+        "two points by the geometric mean of their mean distances to neighbors.",
         minimum=0,
         maximum=1,
     )
@@ -153,11 +155,12 @@ def relative_neighbors(
     """
     scale = kneighbors(X, k, on_progress)[1].mean(axis=1)
     positive = scale[scale > 0]
-    # A point with k copies gets the smallest scale of the other points, so that its distances stay finite.
+    # The scale of a point that equals k others is 0. It is replaced by the smallest positive scale, so that no distance
+    # becomes infinite.
     factor = np.maximum(scale, positive.min() if len(positive) else 1.0) ** (-strength / 2)
 
     def adjust(_: slice, distances: NDArray[np.float64]) -> None:
-        distances *= factor  # the factor of the row's own point would not change the order
+        distances *= factor  # the factor of the point whose neighbors are sought would not change their order
 
     return nearest_by(X, k, adjust, "weighted neighbors", on_progress), scale
 
@@ -185,8 +188,8 @@ class SupervisedLleSpec(GraphSpec, LleSpec):
 
     class_distance: float = number(
         0.01,
-        "alpha, how much further away another class is, in units of the diameter of the data: 0 is LLE, 1 gives each "
-        "point neighbors of its own class only.",
+        "alpha, the distance that is added between points of different classes, in units of the diameter of the data: "
+        "0 is LLE, 1 gives each point neighbors of its own class only.",
         minimum=0,
         maximum=1,
     )
@@ -247,7 +250,10 @@ def supervised_lle(
 
 
 def _collapse_notes(count: int, p: int) -> Iterator[Note]:
-    """Yield a note if the graph has `count` > 1 components, each of which collapses to a point in some dimensions."""
+    """Yield a note if the graph has `count` > 1 components, which collapse to points in the first count - 1 dimensions.
+
+    `p` is the dimension of the embedding.
+    """
     if count > 1:
         yield Note(
             "components-collapsed",
@@ -263,15 +269,15 @@ class IsolleSpec(GraphSpec, LleSpec):
 
     n_graph: int | str = integer(
         "auto",
-        "g, the neighbors of a point in the graph along which distances are measured. auto takes as few as connect it,"
-        " at least p + 2 and at most k; with k or more the result is LLE's.",
+        "g, the number of neighbors of a point in the graph along which distances are measured. auto takes the "
+        "smallest number that connects the graph, at least p + 2 and at most k; with k or more the result is LLE's.",
         minimum=1,
         words=("auto",),
         counts=True,
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` if n points are too few for n_neighbors or for n_graph neighbors."""
+        """Raise a `GlleError` if n points are too few for `n_neighbors` or for `n_graph`."""
         super().require_possible(n, d)
         if isinstance(self.n_graph, int) and self.n_graph >= n:
             raise TooFewPointsError(
@@ -340,11 +346,11 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
         along = nearest
     else:
         along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
-        for start, end in bridges:  # by paths, k other points may be nearer than the end of a long bridge
+        for start, end in bridges:  # a bridge may be long, and k other points nearer along the graph than its end
             if end not in along[start]:
                 along[start, -1] = end
     embedding = lle_of(X, along, spec, on_progress)
-    pairs = len(X) * np.arange(len(X))[:, None]  # added to neighbors, this numbers the pairs of a point and a neighbor
+    pairs = len(X) * np.arange(len(X))[:, None]  # added to neighbor j of point i: a number i n + j of the pair
     kept = np.isin(kneighbors(X, k)[0] + pairs, along + pairs)
     figures = {"n_graph": g, "neighbors_replaced": float(1 - kept.mean())}
     return note_bridges(embedding.extended(figures), bridges)

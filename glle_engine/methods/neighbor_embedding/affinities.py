@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 
 _BLOCK_ENTRIES = 1 << 18  # a block and its temporaries fit in the cache
 _ENTROPY_TOLERANCE = 1e-10
-# Bounds of log beta, in units of the mean squared distance. Beyond them, no width tells the nearest points apart.
+# Bounds of the search for log beta, where the mean squared distance is 1. At beta = e^-50 all affinities of a point are
+# equal up to rounding, and at e^100 only points that tie as the nearest have any: wider bounds would change nothing.
 _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
 _START_DEVIATION = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
 MAX_DESCENT_POINTS = 5000  # more points are refused: the matrices of all pairs take 1 GB, and a descent takes minutes
-START_NOISE = 1e-2  # standard deviation of the noise that is added to a start, relative to the start
+START_NOISE = 1e-2  # standard deviation of the noise added to initial coordinates, whose own is about 1
 Start: TypeAlias = "NDArray[np.float64] | None"
 """Initial coordinates (n, p) that the user gave, or None.
 
@@ -54,7 +55,7 @@ They are centered, and scaled so that the widest column has standard deviation o
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
-    """Raise `InvalidParameterError` unless each point has 3 * perplexity others, that is, 3 * perplexity <= n - 1.
+    """Raise `InvalidParameterError` if 3 * perplexity exceeds n - 1, the number of other points that each point has.
 
     Raises `TooFewPointsError` instead if n points allow no perplexity above 1.
     """
@@ -134,9 +135,10 @@ def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[N
 def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the affinities (b, n - 1) whose rows have the entropy `target`, and a mask (b,) of the rows that reach it.
 
-    `distances` (b, n - 1) are squared. The precision beta of each row's Gaussian is searched. The search for log beta
-    takes a Newton step if the step stays inside the bracket and the last step halved the excess entropy; otherwise it
-    bisects. Newton's method alone can oscillate.
+    Row i of `distances` (b, n - 1) has the squared distances of a point to all others. The search for log beta, where
+    beta is the precision of the row's Gaussian, takes a Newton step if this stays inside the bracket and the last step
+    at least halved the distance of the entropy from `target`. Otherwise it bisects, because Newton's method alone can
+    oscillate.
     """
     distances = distances - distances.min(axis=1, keepdims=True)  # this avoids underflow and changes no affinity
     unit = distances.mean(axis=1, keepdims=True)
@@ -169,7 +171,7 @@ def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[n
 def _entropies(
     distances: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return each row's Gaussian affinities (b, m), their entropy (b,), and its derivative by log beta (b,).
+    """Return the Gaussian affinities (b, m), the entropy (b,) of each row, and its derivative (b,) by log beta.
 
     `distances` (b, m) are squared, and `beta` (b,) has the precision of each row's Gaussian.
     """
@@ -184,13 +186,13 @@ def _entropies(
 
 
 def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Return initial coordinates with a little noise added, which separates equal points and points on a line."""
+    """Add a little noise to initial coordinates: equal points are separated, and points on a line can leave it."""
     return start + START_NOISE * np.random.default_rng(seed).standard_normal(start.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerplexitySpec(DistanceSpec):
-    """Parameters of a method whose Gaussian affinities have a given perplexity."""
+    """Parameters of a method that uses Gaussian affinities between points, with widths chosen by a perplexity."""
 
     perplexity: float = number(
         30.0,
@@ -213,7 +215,7 @@ class PerplexitySpec(DistanceSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for a perplexity too large for n points, or more components than the start can have."""
+        """Raise a `GlleError` if the perplexity or the number of components is too large for n points."""
         self.require_rank(n, d if self.init == "pca" else n - 1)
         require_perplexity(n, self.perplexity)
 
@@ -236,9 +238,10 @@ def initial(
 ) -> NDArray[np.float64]:
     """Return initial coordinates (n, p): principal components (init="pca"), eigenvectors ("spectral"), or noise.
 
-    The eigenvectors are those of the affinities `joint` (n, n). The first principal component or eigenvector, or every
-    column of noise (init="random"), has standard deviation one. A little noise is added to principal components and
-    eigenvectors. It separates equal points, and lets the descent of data on a line leave this line.
+    The eigenvectors are those of the affinities `joint` (n, n); without `joint`, "spectral" gives principal components.
+    The first principal component or eigenvector has standard deviation one, and so has every column of noise. A little
+    noise is added to principal components and eigenvectors, which separates equal points and lets the descent of data
+    on a line leave this line.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
     if init == "random":
@@ -270,10 +273,10 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
 
 
 def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], start: Start) -> NDArray[np.float64]:
-    """Return the positions (n, p) from which the descent starts, small relative to the width of the Gaussians.
+    """Return the coordinates (n, p) from which the descent starts, small relative to the width of the Gaussians.
 
-    They are `start` (n, p), if the user gave it, or else what `spec.init` names. `joint` (n, n) are the affinities,
-    whose eigenvectors are used if `spec.init` is "spectral".
+    These are the user's initial coordinates `start` (n, p), or, if `start` is None, the start that `spec.init` names.
+    `joint` (n, n) are the affinities, whose eigenvectors are used if `spec.init` is "spectral".
     """
     if start is not None:
         return _START_DEVIATION * noisy(start, spec.seed)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
-"""Value and gradient (n, p) at Y (n, p)."""
+"""A function from coordinates Y (n, p) to the value of the objective and its gradient (n, p)."""
 
-# Relative to the mean degree; keeps parts that are nearly separate from diverging in one step.
+# mu / nu in `attraction_factor`. Without mu, parts of the data that are nearly separate would fly apart in one step.
 _RELATIVE_REGULARIZATION = 1e-8
 _BLOCK_ENTRIES = 1 << 16
 
@@ -44,7 +44,7 @@ class Descent:
     Y : (n, p) float64
         The last positions.
     value : float
-        Value of the objective there.
+        Value of the objective at Y.
     iterations, evaluations : int
         Iterations of L-BFGS, and evaluations of the objective.
     converged : bool
@@ -62,8 +62,8 @@ class Descent:
 def attraction_factor(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Return R (n, n), upper triangular, with :math:`R^T R = 4 L + \mu I + \nu 1 1^T / n`.
 
-    L = diag(W 1) - W is the Laplacian of the symmetric weights (n, n), nu is the mean degree, and mu is a small share
-    of nu. The term with nu only affects translations, which do not change the objectives.
+    L = diag(W 1) - W is the Laplacian of the symmetric weights W (n, n), nu is four times the mean row sum of W, and mu
+    is 1e-8 nu. The term with nu only affects translations, which do not change the objectives.
     """
     n = len(weights)
     degrees = 4 * weights.sum(axis=1)
@@ -71,7 +71,7 @@ def attraction_factor(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     B = -4 * weights
     B += mean / n
     B[np.diag_indices(n)] += degrees + _RELATIVE_REGULARIZATION * mean
-    # The transpose has Fortran order, so that LAPACK overwrites it.
+    # B is symmetric. Its transpose has Fortran order, so that LAPACK overwrites it and needs no second matrix.
     return np.asarray(cholesky(B.T, lower=False, overwrite_a=True, check_finite=False))
 
 
@@ -84,7 +84,9 @@ def descend(
     tol: float,
     on_progress: OnProgress,
 ) -> Descent:
-    """Minimize an objective that does not change with translations, by L-BFGS preconditioned by its attraction.
+    """Minimize an objective with an attraction between points by L-BFGS, preconditioned by the attraction's Hessian.
+
+    The objective must not change if all points are translated.
 
     Parameters
     ----------
@@ -94,6 +96,7 @@ def descend(
     factor : (n, n) float64
         The result of `attraction_factor` for the weights of the attraction.
     max_iter : int
+        Largest number of iterations.
     tol : float
         The descent has converged if an iteration decreases the value by less than `tol`, relative to the larger of 1
         and the value.
@@ -137,18 +140,20 @@ def descend(
 
 
 class GaussianSums(NamedTuple):
-    r"""Sums of :math:`k_{ij} = w_{ij} \exp(s - |y_i - y_j|^2)` over pairs of distinct points, with a constant shift s.
+    r"""Sums of :math:`k_{ij} = w_{ij} \exp(s - |y_i - y_j|^2)` over pairs of distinct points y.
+
+    w are symmetric weights, and s is a constant.
 
     Attributes
     ----------
     total : float
-        Sum over all pairs.
+        :math:`\sum_{ij} k_{ij}`, in which each pair of points counts twice.
     degrees : (n,) float64
-        Sum over the pairs that a point belongs to.
+        :math:`\sum_j k_{ij}` for each point i.
     products : (n, p) float64
-        :math:`\sum_j k_{ij} y_j`.
+        :math:`\sum_j k_{ij} y_j` for each point i.
     least : float
-        The smallest :math:`|y_i - y_j|^2`.
+        The smallest :math:`|y_i - y_j|^2` of distinct points.
 
     """
 
@@ -197,9 +202,9 @@ def row_blocks(n: int) -> Iterator[slice]:
 def gaussian_sums(
     Y: NDArray[np.float64], weights: NDArray[np.float64] | None = None, shift: float = 0.0
 ) -> GaussianSums:
-    """Return the sums of w_ij exp(shift - |y_i - y_j|^2) over all pairs of rows of Y (n, p), visiting each pair once.
+    """Return the sums of w_ij exp(shift - |y_i - y_j|^2) over all pairs of rows of Y (n, p).
 
-    The weights w (n, n) are symmetric, and 1 by default.
+    The weights w (n, n) are symmetric, and 1 by default. The exponential of a pair is computed once, for both orders.
     """
     n, p = Y.shape
     squares = np.einsum("ij,ij->i", Y, Y)

@@ -31,7 +31,7 @@ _HAVERSINE_COLUMNS = 2  # number of columns for haversine: latitude and longitud
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherDistanceSpec(DistanceSpec):
-    """Parameters of a method whose `metric` may also be one of scikit-learn's, such as manhattan or jaccard."""
+    """Parameters of a method whose `metric` may also be one of scikit-learn's, such as "manhattan" or "jaccard"."""
 
     metric: FurtherMetric = metric_parameter(  # type: ignore[assignment] # more metrics than the base has
         FurtherMetric,
@@ -41,7 +41,7 @@ class FurtherDistanceSpec(DistanceSpec):
 
     @property
     def is_further(self) -> bool:
-        """Whether neighbors must be searched by scikit-learn, because glle's own search lacks the metric."""
+        """Whether scikit-learn must search the neighbors, because the engine's own search lacks the metric."""
         return self.metric not in get_args(Metric)
 
     def require_columns(self, d: int) -> None:

@@ -44,7 +44,7 @@ _MIN_NEAR_PAIRS = 2
 # For each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet.
 _CANDIDATES_PER_PAIR = 6
 _LIBRARY = "pacmap"
-# Arguments of pacmap that are no options: they are arrays, or would have no effect.
+# Arguments of pacmap that `options` cannot set: they are arrays, or would have no effect.
 _NO_OPTIONS = {"pair_neighbors", "pair_MN", "pair_FP", "intermediate_snapshots"}
 # Arguments of pacmap, and the parameters of this method that set them, where the names differ.
 _PARAMETERS = {
@@ -111,7 +111,7 @@ class PacmapSpec(DistanceSpec):
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` if n points are too few for the pairs of a point, or for too many components."""
+        """Raise a `GlleError` if n points are too few for the pairs of a point, or if n_components is too large."""
         if n < self.least_points:
             smaller_spec = replace(self, n_neighbors=self.most_neighbors(n))
             fewer = (
@@ -156,8 +156,8 @@ def _centered(points: NDArray[np.float64], data: NDArray[np.float64]) -> NDArray
 def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
     """Return an unfitted estimator `pacmap.PaCMAP` with the parameters of `spec`.
 
-    `num_iters` are the iterations of its three phases. When the estimator is fitted, it keeps its neighbor index, which
-    its transform needs.
+    `num_iters` are the numbers of iterations of pacmap's three phases. The fitted estimator keeps its neighbor index,
+    because `transform` needs it.
     """
     from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
 
@@ -179,11 +179,11 @@ def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
 
 
 class PacmapMap(NeighborMap):
-    """Map that places new points by pacmap's transform, a descent toward their neighbors among the fixed data."""
+    """Map that places new points by pacmap's transform: a descent that draws them to neighbors in the fixed data."""
 
     @cached_property
     def _placing(self) -> Any:
-        """An estimator `pacmap.PaCMAP` with this embedding and the neighbor index of the data, ready to transform."""
+        """An estimator `pacmap.PaCMAP` with the map's embedding and the data's neighbor index, ready to transform."""
         model = _model(self.spec, (0, 0, 0)).fit(_centered(self.points, self.points))
         model.embedding_ = self.embedding.Y.astype(np.float32)
         return model.set_params(num_iters=(*_PHASE_ITERATIONS, self.spec.max_iter))

@@ -61,19 +61,20 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
-_MIN_TOTAL = 1e-200
+_MIN_TOTAL = 1e-200  # below this sum, the terms of distant pairs would underflow: the smallest number is about 1e-308
 _HOMOTOPY_SPAN = 100.0  # ratio of the last lambda to the first
 
 
 def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
-    """Return the objective of SNE, a function of Y (n, p) that returns its value, in nats, and its gradient (n, p).
+    """Return the objective of SNE: a function from Y (n, p) to the mean divergence, in nats, and its gradient (n, p).
 
     Parameters
     ----------
     entropy : float
         Mean entropy of the conditional affinities of the data.
     joint : (n, n) float64
-        Joint affinities of the data. The conditional affinities are not needed, because the attraction is symmetric.
+        Joint affinities of the data. The conditional affinities are not needed: the divergence contains them only in
+        the entropy, and summed over the two directions of a pair.
 
     """
     degrees = joint.sum(axis=1)
@@ -101,7 +102,7 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
 def joint_divergence(P: NDArray[np.float64]) -> Objective:
     """Return the objective of symmetric SNE for joint affinities P (n, n) of the data.
 
-    The objective is a function of Y (n, p) that returns its value, in nats, and its gradient (n, p).
+    The objective is a function from Y (n, p) to the divergence, in nats, and its gradient (n, p).
     """
     from scipy.special import xlogy  # noqa: PLC0415 -- slow to import; the API does not need it
 
@@ -112,7 +113,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
         pulled, gradient = attraction(P, degrees, Y)
         shift = 0.0
         sums = gaussian_sums(Y)
-        if sums.total < _MIN_TOTAL:  # after a shift by the nearest pair, the largest term is 1
+        if sums.total < _MIN_TOTAL:  # shifted by the smallest squared distance, the largest term is 1
             shift = sums.least
             sums = gaussian_sums(Y, shift=shift)
         value = constant + pulled + math.log(sums.total) - shift
@@ -183,7 +184,11 @@ class ElasticSpec(DescentSpec):
         "one",
     )
     homotopy: int = integer(
-        1, "Number of values of lambda to descend with in turn, growing up to repulsion.", minimum=1, maximum=100
+        1,
+        "Number of values of lambda for which the descent is run in turn; they grow from repulsion / 100 to repulsion. "
+        "With 1, the only value is repulsion.",
+        minimum=1,
+        maximum=100,
     )
 
 
@@ -206,10 +211,9 @@ def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
 
 
 def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float64], strength: float) -> Objective:
-    """Return the objective E(Y; lambda) of elastic embedding, a function of Y (n, p).
+    """Return the objective E(Y; lambda) of elastic embedding: a function from Y (n, p) to value and gradient (n, p).
 
-    The function returns its value and its gradient (n, p). `attractive` and `repulsive` are symmetric weights (n, n),
-    and `strength` is lambda, the factor of the repulsion.
+    `attractive` and `repulsive` are symmetric weights (n, n), and `strength` is lambda, the factor of the repulsion.
     """
     degrees = attractive.sum(axis=1)
 

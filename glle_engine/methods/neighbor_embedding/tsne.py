@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
-_START_DEVIATION = 1e-4  # standard deviation of the start, as in van der Maaten and Hinton
+_START_DEVIATION = 1e-4  # standard deviation of the initial coordinates, as in van der Maaten and Hinton 2008
 # The start is rounded to its standard deviation / 2^20, because further digits depend on the unit of the data.
 _START_GRID = 2.0**20
 _PLACING_PERPLEXITY = 5.0  # new points are placed with this perplexity, as in openTSNE
@@ -118,7 +118,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
 
 
 class PartialMap(NeighborMap):
-    """Map that places each new point by openTSNE, by its affinities to the points of the data, which stay put."""
+    """Map by which openTSNE places a new point: a descent on its affinities to the training points, which stay put."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
@@ -209,16 +209,18 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
 
 
 def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, float, tuple[Note, ...]]:
-    """Return openTSNE's affinities of the data, the unit by which distances are divided, and notes.
+    """Return openTSNE's affinities of the data, the mean distance of neighbors, and a note for unmet perplexities.
 
-    A note says if some points do not reach the perplexity.
+    Distances are divided by this mean before the affinities are computed. The note is there only if some points do not
+    reach the perplexity.
     """
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
     nearest, distances = nearest_points(X, math.ceil(3 * spec.perplexity), spec, on_progress)
     on_progress(0, 1, "affinities")
-    # The affinities do not depend on the unit, but the start of openTSNE's search for the widths does.
+    # The affinities do not depend on the unit of the distances. But openTSNE's search for the widths starts at a fixed
+    # width, and would end with other rounding errors in another unit.
     unit = float(distances.mean()) or 1.0
     affinities = PerplexityBasedNN(
         knn_index=PrecomputedNeighbors(nearest.astype(np.int64), _rounded(distances / unit)),
@@ -237,10 +239,10 @@ def _rounded(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
-    """Return the relative decrease of the divergence in the last 50 iterations or more; None if there were too few.
+    """Return the relative decrease of the divergence in the last 50 iterations or somewhat more.
 
-    `divergences` maps iterations to values. The final `divergence` is compared with the last of these values that is at
-    least 2 * `_ITERATIONS_PER_CALLBACK` = 50 iterations old.
+    `divergences` maps iterations to the divergence after them, and `divergence` is the final one. The result is None if
+    no value after the early exaggeration is at least 2 * `_ITERATIONS_PER_CALLBACK` = 50 iterations old.
     """
     until = spec.early_iter + spec.max_iter - 2 * _ITERATIONS_PER_CALLBACK
     earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
@@ -250,7 +252,8 @@ def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneS
 def _not_settled(decrease: float | None) -> Note:
     """Return the note that the descent may not have converged.
 
-    `decrease` is the relative change of the divergence in the last iterations, or None if there were too few of them.
+    `decrease` is the relative decrease of the divergence in the last iterations (`_last_decrease`), or None if there
+    were too few iterations to tell.
     """
     reason = (
         Text(

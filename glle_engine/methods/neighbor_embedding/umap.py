@@ -56,13 +56,14 @@ if TYPE_CHECKING:
 
 _MAX_POINTS_OF_MORE_EPOCHS = 10_000  # up to this many points, umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
-# A new point gets the position of its nearest training point if the distance between them is below this share of the
-# mean distance of the new point to its neighbors.
+# A new point gets the position of its nearest training point if the distance between the two is below this share of the
+# new point's mean distance to its neighbors.
 _SAME = 1e-3
 # Patterns of warnings that are not shown: they concern umap-learn's own neighbor search, and other ways to fit.
 _EXPECTED = (r"precomputed_knn\[2\]", "n_jobs value", "inverse_transform will be unavailable")
 _MAX_INVERTED_COMPONENTS = 7  # embeddings with more components have no inverse, because umap-learn warns of them
-_MAX_SINGLE_PRECISION = 2.0**100  # larger values leave the range of single precision
+# Larger values are scaled down. Single precision ends at 2^128, and the margin of 2^28 is for sums over values.
+_MAX_SINGLE_PRECISION = 2.0**100
 _LIBRARY = "umap-learn"
 _DENSMAP_ARGUMENTS = {"densmap", "dens_lambda", "dens_frac"}  # arguments that only densMAP sets
 # Arguments of umap-learn's neighbor search, which would change nothing.
@@ -86,8 +87,12 @@ class UmapSpec(FurtherDistanceSpec):
         minimum=2,
         counts=True,
     )
-    min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", minimum=0)
-    spread: float = number(1.0, "Scale of the embedding.", above=0)
+    min_dist: float = number(
+        0.1, "Distance up to which points count as wholly similar, at most spread; 0 packs the points.", minimum=0
+    )
+    spread: float = number(
+        1.0, "Scale of the embedding: the distance over which the similarity falls by a factor of e.", above=0
+    )
     max_iter: int | str = integer(
         "auto",
         "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more for densMAP.",
@@ -106,8 +111,8 @@ class UmapSpec(FurtherDistanceSpec):
     seed: int = integer(0, "Seed of the start and of the sampled pairs.", minimum=0, maximum=2**63 - 1)
     target_weight: float | None = number(
         None,
-        "Weight of the labels: 0 is the data alone, 1 the labels alone; -1 is the label of a point without one. By "
-        "default the labels do not matter.",
+        "Weight of the labels: 0 is the data alone, 1 the labels alone; null: no labels are used. A label of -1 means "
+        "that the class of the point is not known.",
         minimum=0,
         maximum=1,
     )
@@ -115,7 +120,7 @@ class UmapSpec(FurtherDistanceSpec):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether a weight of the labels is given, so that the method needs labels."""
+        """Whether `target_weight` is not None, so that the method needs labels."""
         return self.target_weight is not None
 
     def check_together(self) -> None:
@@ -203,8 +208,9 @@ def _lay_out(
 class _Neighbors:
     """The k nearest points of each point (n, k), the point itself first, and their distances divided by `unit`.
 
-    `unit` is the mean distance. The embedding does not depend on it, but umap-learn computes in single precision, whose
-    range is limited. `is_further` says that the metric is one of scikit-learn's.
+    `unit` is the mean distance between a point and its neighbors. The division does not change the embedding, but
+    umap-learn computes in single precision, whose range is limited. `is_further` says that the metric is one of
+    scikit-learn's.
     """
 
     indices: NDArray[np.int32]
@@ -222,9 +228,9 @@ class _Neighbors:
         return cls(np.hstack([itself, nearest]), scaled, unit, spec.is_further)
 
     def scaled(self, X: Data) -> Any:
-        """Return the data as umap-learn takes them: centered points, sparse rows or distances, divided by the unit.
+        """Return the data as umap-learn takes them: centered points, sparse rows or distances, divided by `unit`.
 
-        For a metric of scikit-learn, points are not centered, and are scaled only if a value exceeds 2^100.
+        If only scikit-learn has the metric, points are not centered, and are scaled only if a value exceeds 2^100.
         """
         if isinstance(X, Distances):
             return X.known / self.unit
@@ -273,7 +279,7 @@ def _caught() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
-    """Return umap-learn's warnings about the data as notes, without repetitions and without expected warnings."""
+    """Return umap-learn's warnings as notes, each once, without those on features that are not used (`_EXPECTED`)."""
     texts = dict.fromkeys(
         " ".join(str(warning.message).split()) for warning in caught if issubclass(warning.category, UserWarning)
     )
@@ -286,10 +292,10 @@ class UmapMap(NeighborMap):
 
     The transform starts a new point at the mean of its nearest points, weighted by their memberships, and then
     descends; the training points do not move. A new point gets the position of its nearest training point if the
-    distance between them is below a thousandth of the mean distance of the new point to its neighbors.
+    distance between the two is below a thousandth of the new point's mean distance to its neighbors.
 
     The position of a new point must not depend on the other points of a call. Its random numbers follow from its start,
-    but umap-learn also uses three properties of all points of a call together. This class therefore keeps them fixed:
+    but umap-learn also uses three properties of all points of a call together. This class keeps these properties fixed:
     a copy of a training point is added, so that the largest membership is 1; the distances of each point are divided by
     their mean, so that the mean distance is 1; and a second copy is added if the number of points would otherwise equal
     the number of training points.
@@ -300,7 +306,7 @@ class UmapMap(NeighborMap):
         return _Neighbors.among(self.points, self.spec)
 
     def _fitted(self, data: Any, metric: str) -> Any:
-        """Return an estimator `umap.UMAP`, fitted to `data` without a descent, whose embedding is set to this one."""
+        """Return an estimator `umap.UMAP`, fitted to `data` without a descent, with the embedding of this map."""
         Y = self.embedding.Y.astype(np.float32)
         with _caught():
             model = _model(self._neighbors, self.spec, metric=metric, n_epochs=0, init=Y).fit(data)
@@ -344,9 +350,9 @@ class UmapMap(NeighborMap):
 
     @numba_loops("UMAP")
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return points (m, d) by umap-learn's inverse transform, which starts from the points around each position.
+        """Return points (m, d) for positions `places` (m, p), by umap-learn's inverse transform; `ridge` has no effect.
 
-        The random numbers of a position depend on the positions before it.
+        The random numbers for a position depend on the positions before it.
 
         Raises
         ------

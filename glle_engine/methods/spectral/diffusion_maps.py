@@ -62,17 +62,21 @@ class DiffusionMapsSpec(RadiusSpec):
     )
     threshold: float | None = number(
         None,
-        "Of the columns only those with |lambda_l^t| >= 1 - threshold are kept (Yao's delta); n_components is then the "
-        "largest number of columns.",
+        "Keep only the columns with |lambda_l^t| >= 1 - threshold (Yao's delta), at most n_components of them. Null: "
+        "keep n_components columns.",
         above=0,
         maximum=1,
     )
     alpha: float = number(
-        1.0, "How far the density is divided out: 0 not, 1/2 Fokker-Planck, 1 wholly.", minimum=0, maximum=1
+        1.0,
+        "How much of the points' density is divided out of the kernel: 0 nothing, 1/2 as for the Fokker-Planck "
+        "operator, 1 all.",
+        minimum=0,
+        maximum=1,
     )
     t: int | str = integer(
         1,
-        "Steps of the random walk; auto: the fewest after which no further coordinate counts by delta.",
+        "Steps of the random walk; auto: the fewest after which no coordinate beyond n_components counts by delta.",
         minimum=0,
         maximum=_MAX_STEPS,
         words=("auto",),
@@ -82,23 +86,23 @@ class DiffusionMapsSpec(RadiusSpec):
     )
     n_neighbors: int | str = integer(
         "auto",
-        "Number of neighbors to which the kernel is cut; all: the kernel has all pairs; auto: all up to 2,000 points, "
-        "32 above.",
+        "Number of neighbors of a point for which the kernel is computed, and not set to 0; all: every pair of points; "
+        "auto: all up to 2,000 points, 32 above.",
         minimum=2,
         words=("auto", "all"),
         counts=True,
     )
     lump: bool = boolean(
         default=False,
-        doc="Whether the labels are groups of states: the figure lumping has the groups (for texts, numbers in the "
-        "order of the sorted texts), the chain between them, its eigenvalues and its deviation, which is 0 if the "
-        "sequence of groups is a Markov chain.",
+        doc="Whether the labels are groups of states, whose Markov chain is reported. The figure lumping then has the "
+        "groups (for texts, numbers in the order of the sorted texts), the transition probabilities between groups, "
+        "the eigenvalues of this chain, and its deviation, which is 0 if the sequence of groups is a Markov chain.",
         added=True,
     )
 
     @property
     def uses_labels(self) -> bool:
-        """Whether `lump` is set, so that the method needs labels: the group of each state."""
+        """Whether `lump` is set, so that the method needs labels: the group of each point."""
         return self.lump
 
     def check_together(self) -> None:
@@ -108,7 +112,7 @@ class DiffusionMapsSpec(RadiusSpec):
             self.refuse_unused("bandwidth", "epsilon")
 
     def neighbors_among(self, n: int) -> int | None:
-        """Return the number of neighbors to which the kernel of n points is cut, or None if it has all pairs."""
+        """Return the number of neighbors for which the kernel of n points is computed; None stands for all pairs."""
         if self.radius is None and (self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST)):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
@@ -131,8 +135,8 @@ class DiffusionMapsSpec(RadiusSpec):
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
     """Return the symmetric matrix diag(d)^1/2 P diag(d)^-1/2 (n, n) of the random walk, and d (n,).
 
-    P is the transition matrix, whose eigenvalues the symmetric matrix shares. d are the row sums of the kernel after it
-    is divided by the density to the power of alpha.
+    P is the transition matrix of the walk, and has the same eigenvalues as the symmetric matrix. d are the row sums of
+    the kernel after its entries were divided by the density of both points to the power of alpha.
 
     Parameters
     ----------
@@ -161,7 +165,7 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
 def diffusion_maps(
     X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
 ) -> Embedding:
-    """Embed by the leading eigenvectors of the random walk; with `lump`, `labels` (n,) are groups of its states."""
+    """Embed by the leading eigenvectors of the random walk; with `lump`, `labels` (n,) has the group of each point."""
     from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n, p = len(X), spec.n_components
@@ -258,6 +262,8 @@ class Lumping:
 def lump(P: NDArray[np.float64] | csr_array, groups: NDArray[np.integer[Any]]) -> Lumping:
     """Average a Markov chain over groups of states, and measure how far it is from lumpable (Meila and Shi 2001).
 
+    A chain is lumpable if the sequence of the groups of its states is a Markov chain, too.
+
     Parameters
     ----------
     P : (n, n) float64, dense or sparse
@@ -288,7 +294,8 @@ def _require_few(labels: NDArray[np.int64]) -> None:
 def _bandwidth(X: Data, on_progress: OnProgress) -> float:
     """Return the median squared distance of a point to its 10th neighbor, the default bandwidth of the kernel.
 
-    Points with ten duplicates, whose distance is 0, are left out. Raises `DegenerateDataError` if no others are left.
+    Points whose distance is 0, because they have ten duplicates, are left out. Raises `DegenerateDataError` if this
+    leaves no point.
     """
     n = len(X)
     _, distances = kneighbors(X, min(_BANDWIDTH_NEIGHBORS, n - 1), on_progress)
@@ -304,10 +311,10 @@ def _bandwidth(X: Data, on_progress: OnProgress) -> float:
 def _leading(
     S: csr_array, null: NDArray[np.float64], count: int, *, dense: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the `count` greatest eigenvalues of S (n, n) but the eigenvalue 1, descending, and their eigenvectors.
+    """Return the `count` greatest eigenvalues of S (n, n) after the eigenvalue 1, descending, and their eigenvectors.
 
-    `null` (n,) is the eigenvector of the eigenvalue 1, of any length. The eigenvectors are (n, count). With `dense`,
-    they are computed by LAPACK, or else by a Lanczos method.
+    `null` (n,) is the eigenvector of the eigenvalue 1, of any length. The eigenvectors are (n, count). LAPACK computes
+    them if `dense` is true, and a Lanczos method otherwise.
     """
     n = len(null)
     if not dense:
@@ -329,7 +336,7 @@ def _steps(values: NDArray[np.float64], spec: DiffusionMapsSpec) -> int:
     if needed > _MAX_STEPS:
         raise DegenerateDataError(
             f"Eigenvalue {p + 1} is so near the first that no t of at most {_MAX_STEPS:,} separates them.",
-            remedy="Give t, or one component more.",
+            remedy=f"Give t as a number, or {Way('n_components', p + 1)}.",
             details={"eigenvalues": values[: p + 1].tolist()},
         )
     return max(1, int(np.ceil(needed)))

@@ -66,7 +66,7 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Choose m landmarks: point 0, and then again and again the point farthest along the graph from all chosen ones.
+    """Choose m landmarks: first point 0, then always the point with the longest shortest path to its nearest landmark.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
 def _paths(
     neighbors: NeighborGraph, landmarks: int | None, on_progress: OnProgress
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the landmarks (m,) and the lengths (m, n) of the shortest paths from them to all points.
+    """Return the landmarks (m,) and the lengths (m, n) of the shortest paths from the landmarks to all points.
 
-    `landmarks` is their number m. If it is None, all points are landmarks.
+    The argument `landmarks` is the number m; None makes all points landmarks.
     """
     graph = symmetric_graph(*neighbors)
     if landmarks:
@@ -118,7 +118,10 @@ def _paths(
 
 
 class PathMap(NeighborMap):
-    """Map that places a new point by its shortest paths to the landmarks (de Silva and Tenenbaum 2004)."""
+    """Map that places a new point by the lengths of its shortest paths to the landmarks.
+
+    The formula is that of de Silva and Tenenbaum 2004.
+    """
 
     @cached_property
     def _lengths(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -152,7 +155,7 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     p = spec.n_components
     graph, bridges = spec.graph(X, on_progress)
     points, distances = _paths(graph, spec.landmarks, on_progress)
-    unit = power_of_two(float(distances.max()))  # fourth powers stay in range
+    unit = power_of_two(float(distances.max()))  # keeps fourth powers of distances in range
     distances /= unit
     among = distances[:, points] ** 2
     mean = among.mean(axis=0)

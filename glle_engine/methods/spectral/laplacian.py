@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 DENSE_MOST = 300
 MIN_WEIGHT_SHARE = 1e-10  # smaller edge weights, relative to the largest, are lost in rounding
-_RELATIVE_SHIFT = 1e-9  # relative to the norm: the matrix can be factored, and the bottom converges in about ten steps
+# Relative to the norm of the matrix. The shift makes a singular matrix factorable, and is small enough that the bottom
+# eigenvectors converge in about ten Lanczos steps.
+_RELATIVE_SHIFT = 1e-9
 _ACCEPTED_RESIDUAL = 1e-10
 _REMEDY = f"Raise {Way('n_neighbors')} or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
 
@@ -48,9 +50,9 @@ _REMEDY = f"Raise {Way('n_neighbors')} or the bandwidth: almost separate parts h
 def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
     r"""Return :math:`\exp(-|x_i - x_j|^2 / \epsilon)` on the edges of a graph of distances (n, n), and notes.
 
-    Parts of the data that are far from each other have weights of almost 0 between them. If the user has not given the
-    bandwidth epsilon, all weights are then raised to at least 1e-10, with a note, so that the parts stay connected
-    without a larger bandwidth for all points.
+    Parts of the data that are far from each other have weights of almost 0 between them. If epsilon is a default, not
+    the user's choice, all weights are then raised to at least 1e-10, with a note: this connects the parts, where a
+    larger epsilon would blur all points.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     option : str
         Name of the user's option for epsilon, for the remedy.
     is_given : bool
-        Whether the user gave epsilon.
+        Whether the user chose epsilon.
 
     Raises
     ------
@@ -98,7 +100,7 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
 def bottom_pairs(
     A: csr_array, null: NDArray[np.float64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], str]:
-    """Return the smallest eigenvalues of A but its eigenvalue 0, their eigenvectors, and the name of the solver.
+    """Return the smallest eigenvalues of A after the eigenvalue 0, their eigenvectors, and the name of the solver.
 
     The m = `count` eigenvalues (m,) ascend, and the eigenvectors (n, m) are orthonormal. The solver is "dense" (LAPACK)
     for few points, and "shift-invert" (a Lanczos method on the inverse) for more.
@@ -144,7 +146,7 @@ def _shift_inverted(
     lu = splu(
         (A + shift * identity(n, format="csr")).tocsc(),
         permc_spec="MMD_AT_PLUS_A",
-        diag_pivot_thresh=0.0,  # the matrix is positive definite: it needs no pivoting, which would change the order
+        diag_pivot_thresh=0.0,  # a positive definite matrix needs no pivoting, which would undo the sparse ordering
         options={"SymmetricMode": True},
     )
 
@@ -201,14 +203,15 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
 
 
 def given_weights(X: Data) -> csr_array:
-    """Check the weight matrix (n, n) that the user gave, and return it as CSR without its diagonal.
+    """Check that X (n, n) is a matrix of weights (weights="precomputed"), and return it as CSR without its diagonal.
 
     The diagonal has no effect, because it weights the difference of a point from itself.
 
     Raises
     ------
     InvalidParameterError
-        If a weight is negative, or differs from its mirror image; the message names such a weight.
+        If a weight is negative, or differs from the weight of the same two points in the other triangle; the message
+        names such a weight.
     DisconnectedGraphError
         If the weights do not connect all points.
 
@@ -226,7 +229,7 @@ def given_weights(X: Data) -> csr_array:
     if count > 1:
         raise DisconnectedGraphError(
             f"The graph of the weights falls into {count} components.",
-            remedy="Give positive weights between them, or embed each as a separate data set.",
+            remedy="Give positive weights between the components, or embed each as a separate data set.",
             details={"components": count},
         )
     return W
@@ -253,7 +256,7 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     if spec.weights == "precomputed":
         W = given_weights(X)
     elif spec.weights == "heat":
-        squares = graph.data**2  # 0 between copies of a point
+        squares = graph.data**2  # 0 between equal points
         epsilon = float(np.median(squares[squares > 0])) if isinstance(spec.epsilon, str) else spec.epsilon
         W, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
         figures["epsilon"] = epsilon

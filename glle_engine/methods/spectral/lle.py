@@ -52,22 +52,22 @@ class LleGraphSpec(RadiusSpec, LleSpec):
 
     n_neighbors: int = integer(  # "auto" is replaced by a number that suits the data
         10,
-        "k, the number of neighbors of a point; auto: the k, of seven from 8 to 40 (times the root of n / 1,500 for "
-        "more points), whose embedding keeps the most neighbors of the data.",
+        "k, the number of neighbors of a point; auto tries seven values from 8 to 40 (times the root of n / 1,500 for "
+        "more points), and takes the one whose embedding keeps the most neighbors of the data.",
         minimum=2,
         words=("auto",),
         counts=True,
     )
     ridge: Ridge = choice(
         "relative",
-        "Whether reg is relative to the trace, or absolute as in programs of other authors.",
+        "Whether reg is relative to the trace of the local Gram matrix, or absolute as in programs of other authors.",
         *get_args(Ridge),
     )
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, or for more components than the eigensolver can find.
 
-        If the number of neighbors is automatic, n points need to be enough for two neighbors only.
+        If n_neighbors is "auto", the points need to be enough for two neighbors only.
         """
         if self.has_auto_neighbors:
             replace(self, n_neighbors=2).require_possible(n, d)
@@ -76,7 +76,7 @@ class LleGraphSpec(RadiusSpec, LleSpec):
 
     @property
     def has_auto_neighbors(self) -> bool:
-        """Whether the number of neighbors is chosen from the data."""
+        """Whether n_neighbors is "auto", so that the number of neighbors is chosen from the data."""
         return isinstance(self.n_neighbors, str)
 
 
@@ -88,7 +88,7 @@ def lle_of(
     kept: NDArray[np.bool_] | None = None,
     ridge: Ridge = "relative",
 ) -> Embedding:
-    """Embed X by LLE with these neighbors of each point.
+    """Embed X by LLE with the neighbors `nearest`, which may be found by any distance.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def lle_of(
     kept : (n, k) bool, optional
         Mask of the neighbors to use, at least one for each point. Default: all.
     ridge : {"relative", "absolute"}
-        As for `lle_weights`.
+        Whether `spec.reg` is multiplied by the trace of each local Gram matrix.
 
     """
     ascending = np.argsort(nearest, axis=1)  # the result must not depend on distances that rounding may reorder
@@ -115,10 +115,10 @@ def embedding_of(
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
 ) -> Embedding:
-    """Return LLE's embedding for given weights: the bottom eigenvectors of (I - W)^T (I - W), scaled to Y^T Y = n I.
+    """Return LLE's embedding by the weights W: the bottom eigenvectors of (I - W)^T (I - W), scaled to Y^T Y = n I.
 
-    `weights` (n, k) of a point on its `neighbors` (n, k) sum to one, and the indices of the neighbors ascend. `kept`
-    (n, k), if given, is False for entries of `neighbors` that are not used and have weight 0.
+    Row i of `weights` (n, k) has the weights of point i on its `neighbors` (n, k), which ascend; each row sums to one.
+    `kept` (n, k) is False for entries of `neighbors` that are not used and have weight 0; None means that all are used.
     """
     on_progress(0, 1, "embedding")
     classes = closed_classes(edges(neighbors, kept))
@@ -134,8 +134,8 @@ def lle_neighbor_count(
 ) -> NeighborCount:
     """Find the number of neighbors, among `candidates`, whose LLE embedding keeps the most neighbors of the data.
 
-    The search is `glle_engine.metrics.neighbor_count.best_neighbor_count`. If no candidate connects the graph and
-    `spec.disconnected` is "error", the remedy of the error is `instead`.
+    The search is `glle_engine.metrics.neighbor_count.best_neighbor_count`. If `spec.disconnected` is "error" and no
+    candidate connects the graph, a `DisconnectedGraphError` with the remedy `instead` is raised.
     """
 
     def embed(points: Data, nearest: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -146,7 +146,10 @@ def lle_neighbor_count(
 
 
 class WeightMap(NeighborMap):
-    """Map that places a new point by its LLE weights on its neighbors in the data (Saul and Roweis 2003, 6.1)."""
+    """Map that places a new point by the LLE weights of its neighbors in the data.
+
+    This is the method of Saul and Roweis 2003, section 6.1.
+    """
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         k = self.embedding.figures["n_neighbors"] if self.spec.has_auto_neighbors else self.spec.n_neighbors

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22  # patches, and entries of their penalties, in memory at a time
+# Limits of what is in memory at a time: of the patches, and of the entries of their penalty matrices.
+_BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22
 _MIN_EIGENVALUE_SHARE = 1e-13  # smaller eigenvalues, relative to the largest entry of M, count as 0
-_MIN_SINGULAR_VALUE_SHARE = 1e-10  # a patch with a smaller p-th singular value, relative to the first, is flat
+_MIN_SINGULAR_VALUE_SHARE = 1e-10  # a patch is flat if its p-th singular value is a smaller share of the first
 
 
 class HessianLleSpec(RaisingSpec):
@@ -73,8 +74,8 @@ class LtsaSpec(RaisingSpec):
 def squared_hessian(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the projectors (b, m, m) on quadratic functions of tangent coordinates (b, m, p), for Hessian LLE.
 
-    For each of b patches, a projector measures the second derivatives of a function on the m points. To compute it, the
-    products of two tangent coordinates are orthogonalized against the constant, the coordinates and each other.
+    The projector of a patch measures the second derivatives of a function on the patch's m points. Its range is spanned
+    by the products of two tangent coordinates, orthogonalized against the constant and the coordinates.
     """
     b, m, p = tangent.shape
     first, second = np.triu_indices(p)
@@ -106,14 +107,14 @@ def align_patches(
     X : (n, d) float64
     spec : RaisingSpec
     penalty : callable
-        Takes orthonormal tangent coordinates (b, m, p) of b patches, whose columns sum to zero, and returns projectors
-        (b, m, m): `squared_hessian` or `misalignment`.
+        `squared_hessian` or `misalignment`: takes the tangent coordinates (b, m, p) of b patches, with orthonormal
+        columns of sum zero, and returns projectors (b, m, m).
     on_progress : callable
 
     Raises
     ------
     DisconnectedGraphError
-        If no allowed k connects the graph.
+        If the graph falls into parts, and k may not be raised or no larger k connects them within some seconds.
     ConvergenceError
         If the eigensolver fails.
 
@@ -182,9 +183,9 @@ def embedding_of_patches(
 
 
 def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
-    """Yield a note if `lonely` > 0 points are in no other point's patch, and a note if `flat` > 0 patches are flat.
+    """Yield a note if some points are in no other point's patch, and a note if some patches have under p dimensions.
 
-    A flat patch has fewer than p dimensions.
+    `lonely` and `flat` are the numbers of such points and of such patches.
     """
     if lonely:
         yield Note(

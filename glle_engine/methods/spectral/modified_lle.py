@@ -54,11 +54,12 @@ class ModifiedLleSpec(RaisingSpec):
 
 
 def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.intp]:
-    """Return for each point (n,) how many leading singular vectors of its neighborhood are not used as weight vectors.
+    """Return for each point (n,) how many leading singular vectors of its neighborhood span the tangent directions.
 
-    This is k - s_i, from 1 to min(d, k). It is the smallest number for which the variance along the remaining vectors
-    is less than eta times the variance along the leading ones, where eta is the median over the points of this ratio
-    for p leading vectors (Zhang and Wang 2006, section 4). X is (n, d), and `nearest` (n, k) are the neighbors.
+    The weight vectors of a point are made of the other singular vectors. The number, from 1 to min(d, k), is the
+    smallest for which the variance along the other vectors is less than eta times the variance along the leading ones.
+    eta is the median of this ratio over all points, with p leading vectors (Zhang and Wang 2006, section 4). X is
+    (n, d), and `nearest` (n, k) are the neighbors.
     """
     spread = np.empty((len(X), min(X.shape[1], nearest.shape[1])))
     for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (nearest.shape[1] * X.shape[1])), "neighborhoods"):
@@ -93,7 +94,7 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
 def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed so that all weight vectors of each point reconstruct the point well."""
     nearest = spec.neighbors(X, on_progress)
-    X = X / power_of_two(float(np.abs(X).max()))  # squares stay in range
+    X = X / power_of_two(float(np.abs(X).max()))  # keeps squares in the range of floating-point numbers
     k, p = nearest.shape[1], spec.n_components
     counts = leading_counts(X, nearest, p)
 
@@ -103,7 +104,7 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
         w = ridge_weights(vectors, spread**2)
         vectors *= np.arange(vectors.shape[2]) < counts[point, None, None]
         s = np.maximum(k - counts[point], 1)[:, None]
-        rest = 1 - np.einsum("bkr,br->bk", vectors, vectors.sum(axis=1))  # P_i 1 of each point i
+        rest = 1 - np.einsum("bkr,br->bk", vectors, vectors.sum(axis=1))  # P_i 1 of this file's docstring
         alpha = np.sqrt(np.maximum(rest.sum(axis=1, keepdims=True), 0.0) / s)
         u = np.divide(rest, alpha, out=np.zeros_like(rest), where=alpha > 0)
         cross = (1 - alpha)[:, :, None] * u[:, :, None] * w[:, None, :]

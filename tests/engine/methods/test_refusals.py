@@ -146,7 +146,13 @@ def data_of(kind: str) -> np.ndarray:
         ("diffusion-maps", "a sheet", {"t": 1_000_000, "epsilon": 1.0}, DegenerateDataError, "Give a smaller t"),
         ("diffusion-maps", "crowded", {}, DegenerateDataError, "remove duplicates"),
         # Cosine and sine of a circle have one eigenvalue: no time leaves one of them out.
-        ("diffusion-maps", "a circle", {"t": "auto", "n_components": 1}, DegenerateDataError, "Give t, or one"),
+        (
+            "diffusion-maps",
+            "a circle",
+            {"t": "auto", "n_components": 1},
+            DegenerateDataError,
+            "Give t as a number, or n_components=2",
+        ),
         ("isolle", "a sheet", {"n_graph": 1, "disconnected": "error"}, DisconnectedGraphError, "smallest n_neighbors"),
     ],
 )
