@@ -6,6 +6,7 @@ columns of length sqrt(n), of any sign.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +85,27 @@ def relative_lle(X: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.flo
     """Return LLE whose neighbors are found among the points' vectors of kernel distances to all points."""
     moved = np.sqrt(2 - 2 * np.exp(-gamma * cdist(X, X, "sqeuclidean")))
     return lle(X, nearest(cdist(moved, moved), k))
+
+
+def virtual_lle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return LLE of X with the nearest foot of each point on the segments between its k nearest neighbors."""
+    added = []
+    for x, near in zip(X, nearest(cdist(X, X), k), strict=True):
+        feet = []
+        for a, b in combinations(near, 2):
+            t = (x - X[a]) @ (X[b] - X[a]) / ((X[b] - X[a]) @ (X[b] - X[a]))
+            if 0 < t < 1:
+                feet.append(X[a] + t * (X[b] - X[a]))
+        added += sorted(feet, key=lambda foot: float(np.linalg.norm(foot - x)))[:1]
+    points = np.concatenate([X, added])
+    return lle(points, nearest(cdist(points, points), k))[: len(X)]
+
+
+def correlation_lle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return LLE of the rows of X, centered and scaled to length 1, whose distances are sqrt(2 - 2 correlation)."""
+    rows = X - X.mean(axis=1, keepdims=True)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return lle(rows, nearest(1 - np.asarray(np.corrcoef(X)), k))
 
 
 def auto_reg_lle(X: NDArray[np.float64], k: int, p: int = 2) -> NDArray[np.float64]:

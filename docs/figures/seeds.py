@@ -97,6 +97,20 @@ def _gradient() -> float:
     return float(abs((ends[0] - ends[1]) / 2e-6 - along) / abs(along))
 
 
+def _fitted_gradient() -> float:
+    fitted = _fit(**FULL)
+    root, arrays = fitted.distribution.prior_factor, fitted.arrays()
+    assert root is not None
+    expected = []
+    for row, omega in zip(fitted.neighbors, root @ root, strict=True):
+        V, inverse = X[row].T, np.linalg.inv(omega)
+        P = np.linalg.inv(V @ omega @ V.T)
+        expected.append(
+            inverse @ arrays["second_moment"] @ inverse - inverse + V.T @ (P @ arrays["scatter"] @ P - P) @ V
+        )
+    return _largest(arrays["gradient"] - np.array(expected)) / _largest(np.array(expected))
+
+
 def _descent() -> float:
     raw, _, S1, S2 = _step()
     best = published_m_step(raw, S1, S2)
@@ -146,11 +160,19 @@ def _ragged() -> float:
     return float(np.abs(posterior.weights(1)[~posterior.distribution.kept]).max())
 
 
+def _correlated() -> float:
+    rows = np.random.default_rng(3).standard_normal((100, 5)) + 2  # rows of three features would lie on a circle
+    lle = METHODS["lle"]
+    Y = lle.embed(rows, lle.spec(n_neighbors=K, metric="correlation")).Y
+    return oracles.difference(Y, oracles.correlation_lle(rows, K))
+
+
 def _error(name: str, expected: Callable[[], NDArray[np.float64]], **options: object) -> float:
     return oracles.difference(embed(name, **options), expected())
 
 
 POSTERIOR = "/v1/posteriors/{id}"
+FULL: dict[str, Any] = {"variant": "published", "covariance": "full-corrected"}
 
 
 def _fit(**options: Any) -> Posterior:
@@ -260,6 +282,8 @@ ITEMS = (
     Item("MEU 3", "drill: duality gap a point and feature", lambda: _figure("drill", "duality_gap", 80) / 240, 1e-4,
          "drill: l1"),
     Item("GLLE, Eq. 23", "value and gradient: error of finite differences", _gradient, 1e-4, POSTERIOR),
+    Item("GLLE, Eq. 23", "gradient of a fit: difference from its formula", _fitted_gradient, 1e-8,
+         f"{POSTERIOR}/arrays?name=gradient"),
     Item("GLLE, Eq. 24, 25", "scatters: error of S2", _scatters, 1e-12, f"{POSTERIOR}/arrays?name=scatter"),
     Item("GLLE, Eq. 26", "gradient descent: distance from the closed form", _descent, 1e-8, "glle: covariance"),
     Item("FA-LLE", "loadings and Psi of scikit-learn: difference of the covariance", _factors, 1e-6,
@@ -272,7 +296,6 @@ ITEMS = (
             ("laplacian-eigenmaps", partial(oracles.laplacian_eigenmaps, X, RADIUS, 0.3), {"epsilon": 0.3}),
             ("diffusion-maps", partial(oracles.diffusion_maps, X, RADIUS, 0.3), {"epsilon": 0.3}),
             ("isomap", partial(oracles.isomap, X, RADIUS), {}),
-            ("lle", lambda: oracles.lle(X, oracles.within(APART, RADIUS)), {}),
         )
     ),
     Item("Yao", "given neighbors of different numbers: weight of others", _ragged, 0.0, "/v1/posteriors"),
@@ -286,6 +309,17 @@ ITEMS = (
          "relative-lle: gamma"),
     Item("Table 2", "neighbor smoothing: difference from its formula",
          lambda: _largest(smoothed(X, K, 2) - oracles.smoothed(X, K)), 1e-12, "smoothed-lle: n_neighbors"),
+    Item("Table 2", "virtual data: difference from its formula",
+         partial(_error, "virtual-lle", partial(oracles.virtual_lle, X, K), n_neighbors=K), 1e-8,
+         "virtual-lle: n_neighbors"),
+    Item("Table 2", "first searching rule, k nearest: difference from its formula",
+         partial(_error, "lle", lambda: oracles.lle(X, oracles.nearest(APART, K)), n_neighbors=K), 1e-8,
+         "lle: n_neighbors"),
+    Item("Table 2", "second searching rule, a radius: difference from its formula",
+         partial(_error, "lle", lambda: oracles.lle(X, oracles.within(APART, RADIUS)), radius=RADIUS), 1e-8,
+         "lle: radius"),
+    Item("local correlation", "neighbors by correlation: difference from its formula", _correlated, 1e-8,
+         "lle: metric"),
     Item("Table 2", "distance-preserving LLE: difference from its formula",
          partial(_error, "distance-lle", partial(oracles.distance_lle, X, K, 5), n_neighbors=K, n_basis=5, tol=1e-12),
          1e-6, "distance-lle: n_basis"),
@@ -302,13 +336,13 @@ ITEMS = (
 VALUES: dict[str, Any] = {
     "method": "direct", "mean": "derived", "variant": "published", "class_distance": 0.0, "kernel": "linear",
     "radius": RADIUS, "threshold": 0.05, "bandwidth": 0.7, "solver": "em", "gamma": 0.05, "lump": True,
+    "metric": "correlation",
     "covariance": "full-descent",
 }  # fmt: skip
 MORE: dict[str, dict[str, Any]] = {  # what a value needs beside it
     "derived": {"method": "direct"},
     "full-descent": {"variant": "published", "max_iter": 3},
 }
-FULL: dict[str, Any] = {"variant": "published", "covariance": "full-corrected"}
 FEW = {"mvu", "meu", "drill", "alle"}  # methods of 80 points
 
 
@@ -336,10 +370,8 @@ def over_http(http: str, client: Client) -> float:
             client.fit(X, n_neighbors=K, **FULL).metadata["diagnostics"]["figures"]["m_step_objective"],
             _fit(**FULL).diagnostics.figures["m_step_objective"],
         ),
-        "/arrays?name=scatter": lambda: (
-            client.fit(X, n_neighbors=K, **FULL).arrays()["scatter"],
-            _fit(**FULL).distribution.scatter,
-        ),
+        "/arrays?name=scatter": lambda: _array_of_full_fit(client, "scatter"),
+        "/arrays?name=gradient": lambda: _array_of_full_fit(client, "gradient"),
         "/arrays": lambda: (posterior.arrays()["embedding"], fitted.embedding),
         "/draws": lambda: (posterior.draws(4), np.array([draw.embedding for draw in fitted.draws(4)])),
         "/draws/{index}": lambda: (posterior.draw(4), fitted.draw(4).embedding),
@@ -348,6 +380,10 @@ def over_http(http: str, client: Client) -> float:
     }
     one, other = ways[http.removeprefix(POSTERIOR)]()
     return _largest(one - other)
+
+
+def _array_of_full_fit(client: Client, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    return client.fit(X, n_neighbors=K, **FULL).arrays()[name], _fit(**FULL).arrays()[name]
 
 
 def _by_parameter(client: Client, name: str, parameter: str) -> float:

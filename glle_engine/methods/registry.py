@@ -66,6 +66,7 @@ METHODS: dict[str, Method[Any]] = {
         rewired_lle.weighted_lle,
         extensions.relative_lle,
         extensions.smoothed_lle,
+        extensions.virtual_lle,
         metric_lle.distance_lle,
         metric_lle.landmark_mvu,
         pruned_lle.pruned_lle,

@@ -53,6 +53,7 @@ _ARRAYS = {
     "kept": "distribution.kept",
     "scatter": "distribution.scatter",
     "second_moment": "distribution.second_moment",
+    "gradient": "distribution.gradient",
     "flatness": "flatness",
     "embedding": "embedding",
     "eigenvalues": "eigenvalues",
@@ -445,6 +446,7 @@ def _require_arrays(posterior: Posterior) -> None:
     sigmas = is_published and spec.method == "em" and spec.covariance == "spherical"
     priors = not (is_published and spec.method == "direct")
     is_full, scatter = is_published and spec.method == "em" and not sigmas, distribution.scatter
+    gradient = distribution.gradient
     is_vector = distribution.prior_factor is not None and distribution.prior_factor.ndim == 1
     for name in ("noise", "landmarks"):
         if getattr(spec, name) == "auto":
@@ -475,6 +477,7 @@ def _require_arrays(posterior: Posterior) -> None:
             None,
         ),
         ("second_moment", distribution.second_moment, scatter is not None, np.float64, (k, k), None),
+        ("gradient", gradient, scatter is not None and gradient is not None, np.float64, (n, k, k), None),
         ("flatness", posterior.flatness, is_adaptive, np.float64, (k + 1,), None),
         ("embedding", posterior.embedding, True, np.float64, (n, p), None),
         ("eigenvalues", posterior.eigenvalues, True, np.float64, (p + 1,), None),

@@ -342,6 +342,9 @@ class WeightDistribution:
         S1 of GLLE Eq. 24 at the last E-step of the published em with full covariance and d <= k; otherwise None.
     second_moment : (k, k) float64 or None
         S2 of GLLE Eq. 25, as `scatter`.
+    gradient : (n, k, k) float64 or None
+        The gradient of GLLE Eq. 23 by each point's prior covariance after the last M-step, without the factor n / 2, as
+        `scatter`; None also if Eq. 23 has no value at some point.
 
     """
 
@@ -354,6 +357,7 @@ class WeightDistribution:
     kept: NDArray[np.bool_] | None = None
     scatter: NDArray[np.float64] | None = None
     second_moment: NDArray[np.float64] | None = None
+    gradient: NDArray[np.float64] | None = None
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
         """Return the distribution of the weights of the points `rows` only; its arrays are copies."""

@@ -37,6 +37,8 @@ from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import FitSpec
@@ -167,7 +169,8 @@ def full_distribution(
 
     `spec.covariance` is "full", "full-descent" or "full-corrected". For "full-descent" the numbers include, for each
     iteration, the steps of its descents and the share of the gradient that they left. For d <= k they include the mean
-    of Eq. 23 over the points, or None if it has no value at one of them. `on_progress` is called with
+    of Eq. 23 over the points, or None if it has no value at one of them; if it has one, the distribution has the
+    gradient of Eq. 23. `on_progress` is called with
     (iterations done, max_iter, "posterior").
     """
     n, k = neighbors.shape
@@ -176,10 +179,13 @@ def full_distribution(
     steps: list[int] = []
     left: list[float] = []
 
+    def report() -> None:
+        on_progress(iterations, spec.max_iter, "posterior")
+
     def m_step(raw: NDArray[np.float64]) -> NDArray[np.float64]:
         if spec.covariance != "full-descent":
             return (corrected_m_step if corrected else published_m_step)(raw, scatter, second)
-        omega_block, count, share = descend(raw, scatter, second, _DESCENT_STEPS)
+        omega_block, count, share = descend(raw, scatter, second, _DESCENT_STEPS, on_step=report)
         steps[-1], left[-1] = max(steps[-1], count), max(left[-1], share)
         return omega_block
 
@@ -195,7 +201,7 @@ def full_distribution(
         left.append(0.0)
         for rows in rows_of:
             omega[rows] = m_step(X[neighbors[rows]].transpose(0, 2, 1))
-            on_progress(iterations, spec.max_iter, "posterior")
+            report()
         iterations += 1
         with np.errstate(over="ignore"):
             change, size = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (omega - before, omega))
@@ -208,7 +214,7 @@ def full_distribution(
                 details={"iterations": iterations},
             )
         converged = spec.tol > 0 and bool(np.all(change <= spec.tol * size))
-        on_progress(iterations, spec.max_iter, "posterior")
+        report()
     facts: dict[str, Any] = {"iterations": iterations, "converged": converged}
     if spec.covariance == "full-descent":
         facts |= {"descent_steps": steps, "descent_gradients": left}
@@ -224,10 +230,13 @@ def full_distribution(
     distribution = WeightDistribution(mean, factor, 0.0, prior, constrained=False, sigma=None)
     if d > k:  # X Omega X^T is singular, and Eq. 23 has no value
         return distribution, facts
-    values = [m_step_objective(X[neighbors[rows]].transpose(0, 2, 1), omega[rows], scatter, second) for rows in rows_of]
-    objective = float(np.concatenate(values).mean())
-    facts["m_step_objective"] = objective if math.isfinite(objective) else None
-    return replace(distribution, scatter=scatter, second_moment=second), facts
+    distribution = replace(distribution, scatter=scatter, second_moment=second)
+    parts = [(X[neighbors[rows]].transpose(0, 2, 1), omega[rows], scatter, second) for rows in rows_of]
+    objective = float(np.concatenate([m_step_objective(*part) for part in parts]).mean())
+    if not math.isfinite(objective):
+        return distribution, facts | {"m_step_objective": None}
+    gradient = np.concatenate([m_step_gradient(*part) for part in parts])
+    return replace(distribution, gradient=gradient), facts | {"m_step_objective": objective}
 
 
 def e_step(
@@ -280,7 +289,7 @@ def m_step_gradient(
     The gradient is :math:`\Omega^{-1} S_2 \Omega^{-1} - \Omega^{-1} + X^T (P S_1 P - P) X` with
     :math:`P = (X \Omega X^T)^{-1}`.
     """
-    inverse, precision = (np.asarray(np.linalg.inv(one), np.float64) for one in (omega, _congruence(raw, omega)))
+    inverse, precision = dense.pinv(omega), dense.pinv(_congruence(raw, omega))
     inner = _congruence(precision, scatter) - precision
     return np.asarray(_congruence(inverse, second) - inverse + _congruence(raw.transpose(0, 2, 1), inner))
 
@@ -304,6 +313,8 @@ def descend(
     second: NDArray[np.float64],
     max_iter: int,
     tol: float = MIN_GRADIENT_SHARE,
+    *,
+    on_step: Callable[[], None] = lambda: None,
 ) -> tuple[NDArray[np.float64], int, float]:
     r"""Run the gradient descent of the GLLE paper along Eq. 26, which starts at the identity matrix for each point.
 
@@ -312,8 +323,8 @@ def descend(
 
     The step size is :math:`1 / (1 + l^2)`, where l is the greatest eigenvalue of :math:`X^T X`. The distance from the
     zero of Eq. 26 (`published_m_step`) therefore never grows, but it shrinks slowly if the eigenvalues differ much. The
-    descent stops when the gradient is below `tol` times the gradient at the start. The other arguments are as for
-    `corrected_m_step`.
+    descent stops when the gradient is below `tol` times the gradient at the start. `on_step` is called before each
+    step; an exception that it raises cancels the descent. The other arguments are as for `corrected_m_step`.
     """
     values = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))[0]
     omega = np.broadcast_to(np.eye(raw.shape[2]), (len(raw), raw.shape[2], raw.shape[2])).copy()
@@ -325,6 +336,7 @@ def descend(
         first = first or size
         if size <= tol * first or iteration == max_iter:
             break
+        on_step()
         omega -= length * gradient
     return omega, iteration, size / first if first else 0.0
 

@@ -56,6 +56,7 @@ ArrayName = Literal[
     "prior_factor",
     "scatter",
     "second_moment",
+    "gradient",
     "landmarks",
     "center",
     "scale",

@@ -13,11 +13,21 @@ a local linear estimate of the surface, so that noise off the surface does not b
 2008; Zhang and Zha 2003). LLE then embeds the smoothed points. With 16 neighbors, noise off a plane falls to less than
 half. But embeddings of twelve noisy S-curves kept neighbors better in only seven cases, because smoothing also flattens
 bends.
+
+Virtual points: where points are sparse, neighborhoods reach too far. LLE therefore embeds the points together with
+virtual ones between them (after Zhan and Zhou 2006, *Neighbor line-based locally linear embedding*). A virtual point is
+the foot of the perpendicular from a point to the line through two of its k nearest neighbors a and b,
+
+.. math:: v = x_a + t (x_b - x_a), \quad t = (x_i - x_a)^T (x_b - x_a) / |x_b - x_a|^2, \quad 0 < t < 1.
+
+Of these feet, the nearest to the point is added. This raised the trustworthiness of ten Swiss rolls of 200 points from
+.78 to .90 on average, and in all ten. On S-curves, which plain LLE unfolds with as few points, it fell from .96 to .95.
+More than one virtual point for each point would make small groups of which no point has a neighbor outside.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK_ENTRIES = 1 << 22
+_MIN_FOOT_DISTANCE = 1e-9  # between a point and its virtual point, in distances between the two neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,3 +116,50 @@ def smoothed_lle(X: NDArray[np.float64], spec: SmoothedLleSpec, on_progress: OnP
     points = smoothed(X, spec.n_neighbors, spec.n_components, on_progress)
     graph, bridges = spec.graph(points, on_progress)
     return note_bridges(lle_of(points, graph.nearest, spec, on_progress), bridges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualLleSpec(GraphSpec, LleSpec):
+    """Parameters of LLE with virtual points."""
+
+
+def virtual_points(X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent) -> NDArray[np.float64]:
+    """Return the virtual points (m, d) of the points X (n, d), in the order of the points, which have one each or none.
+
+    A virtual point lies on the segment between two of the point's `n_neighbors` nearest neighbors. A segment through
+    the point itself gives no virtual point, because the two would be equal.
+    """
+    nearest, _ = kneighbors(X, n_neighbors, on_progress)
+    first, second = np.triu_indices(n_neighbors, 1)
+    points = []
+    for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (len(first) * X.shape[1])), "virtual points", on_progress):
+        start, end = X[nearest[rows][:, first]], X[nearest[rows][:, second]]
+        along, to_point = end - start, X[rows, None] - start
+        squared = (along**2).sum(axis=2)
+        t = (to_point * along).sum(axis=2) / np.where(squared > 0, squared, 1.0)
+        feet = start + t[:, :, None] * along
+        distance = np.linalg.norm(feet - X[rows, None], axis=2)
+        is_between = (t > 0) & (t < 1) & (distance > _MIN_FOOT_DISTANCE * np.sqrt(squared))
+        distance[~is_between] = np.inf
+        chosen = np.arange(len(feet)), distance.argmin(axis=1)
+        points.append(feet[chosen][np.isfinite(distance[chosen])])
+    return np.concatenate(points)
+
+
+@Method(
+    spec=VirtualLleSpec,
+    title="LLE with virtual points",
+    about="LLE of the points and of virtual points between their neighbors, of which the map shows the given points.",
+    source="after Zhan and Zhou 2006, PAKDD (neighbor line-based LLE)",
+    growth="as LLE of up to twice as many points, and k^2 d for each point",
+)
+def virtual_lle(X: NDArray[np.float64], spec: VirtualLleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed the points with their virtual points by LLE, and return the coordinates of the points of X.
+
+    The columns have mean square 1 over all embedded points, the virtual ones included.
+    """
+    points = np.concatenate([X, virtual_points(X, spec.n_neighbors, on_progress)])
+    graph, bridges = spec.graph(points, on_progress)
+    embedding = lle_of(points, graph.nearest, spec, on_progress)
+    figures = {**embedding.figures, "virtual_points": len(points) - len(X)}
+    return note_bridges(replace(embedding, embedding=embedding.Y[: len(X)].copy(), figures=figures), bridges)

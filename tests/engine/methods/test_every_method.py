@@ -40,7 +40,7 @@ MIN_TRUST = {"factor-analysis": 0.55}
 ASCENDING = {
     *("npe", "lle", "modified-lle", "hessian-lle", "ltsa", "laplacian-eigenmaps", "isolle", "weighted-lle"),
     *("pruned-lle", "robust-lle", "auto-k-lle", "auto-reg-lle", "supervised-lle", "incremental-lle", "glle"),
-    *("relative-lle", "smoothed-lle"),
+    *("relative-lle", "smoothed-lle", "virtual-lle"),
 }
 
 

@@ -372,6 +372,20 @@ def test_full_covariance_is_a_zero_of_the_gradient() -> None:
     require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-7 * size)
 
 
+def test_a_descent_reports_and_can_be_canceled_between_its_steps() -> None:
+    """A fit of one block of points reports more often than once for each iteration."""
+    reports: list[int] = []
+
+    def on_progress(done: int, _total: int, stage: str) -> None:
+        reports.append(done)
+        if stage == "posterior" and reports.count(0) > 20:
+            raise InterruptedError
+
+    X = manifolds.make("s_curve", 40, seed=2).X
+    with pytest.raises(InterruptedError):
+        fit(X, variant="published", covariance="full-descent", n_neighbors=6, max_iter=1, on_progress=on_progress)
+
+
 def test_em_by_descent_arrives_where_the_closed_form_is() -> None:
     """Two rounds of the paper's descent, written out for each point, give the fit; its limit is covariance="full"."""
     X = 0.5 * manifolds.make("s_curve", 30, seed=2).X
@@ -447,13 +461,17 @@ def test_a_fit_has_the_values_of_eq_23_to_25() -> None:
     S1, S2, _, _ = scatters(X, fitted.neighbors, omega, proper=True)
     np.testing.assert_allclose(fitted.arrays()["scatter"], S1, atol=1e-9)
     np.testing.assert_allclose(fitted.arrays()["second_moment"], S2, atol=1e-9)
-    values = []
+    values, slopes = [], []
     for row, prior in zip(fitted.neighbors, omega, strict=True):
+        P, inverse = np.linalg.inv(X[row].T @ prior @ X[row]), np.linalg.inv(prior)
+        slopes.append(inverse @ S2 @ inverse - inverse + X[row] @ (P @ S1 @ P - P) @ X[row].T)
         rebuilt = X[row].T @ prior @ X[row]
         terms = ((prior, S2), (rebuilt, S1))
         values.append(-sum(np.log(np.linalg.det(one)) + np.trace(np.linalg.inv(one) @ inner) for one, inner in terms))
     assert fitted.diagnostics.figures["m_step_objective"] == pytest.approx(np.mean(values), rel=1e-6)
+    np.testing.assert_allclose(fitted.arrays()["gradient"], slopes, rtol=1e-6, atol=1e-6 * np.abs(slopes).max())
     printed = fit(X, covariance="full", **options)
+    assert "gradient" not in printed.arrays()
     assert printed.diagnostics.figures["m_step_objective"] is None
     assert printed.arrays()["scatter"].shape == (3, 3)
     wide = fit(

@@ -1,12 +1,14 @@
 """Extensions of LLE that change the data before the search: the property that each was made for."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
 from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.lle_variants.extensions import relative_points, smoothed
+from glle_engine.methods.lle_variants.extensions import relative_points, smoothed, virtual_points
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import embed, same_columns, weight_matrix
 
@@ -74,3 +76,47 @@ def test_smoothing_removes_noise_off_the_sheet() -> None:
     points = smoothed(noisy, 16, 2)
     expected = embed("lle", points, n_neighbors=16)
     np.testing.assert_allclose(embed("smoothed-lle", noisy, n_neighbors=16).Y, expected.Y, atol=1e-6)
+
+
+def test_virtual_points_unfold_a_sparse_roll() -> None:
+    """Of eight Swiss rolls of 200 points, most keep more neighbors with virtual points, and the mean rises clearly."""
+    rolls = [manifolds.make("swiss_roll", 200, seed=seed) for seed in range(8)]
+    virtual, plain = (
+        np.array([trustworthiness(roll.coordinates, embed(name, roll.X).Y, 10) for roll in rolls])
+        for name in ("virtual-lle", "lle")
+    )
+    assert (virtual > plain).sum() >= 6
+    assert virtual.mean() > plain.mean() + 0.05
+
+
+def test_virtual_points_lie_between_neighbors() -> None:
+    """A foot outside of the segment, or at the point itself, is no virtual point; the nearest of the others are."""
+    corner = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(virtual_points(corner, 2), [[0.5, 0.5]])  # the others see their segment from its end
+    assert virtual_points(np.arange(5.0)[:, None] * [1.0, 2.0], 2).shape == (0, 2)  # on the line itself
+
+
+def test_virtual_lle_is_its_formula() -> None:
+    """LLE of the points with the nearest foot on the segments between neighbors; the points' rows are returned."""
+    X = manifolds.make("s_curve", 120, seed=0).X
+    points = list(X)
+    for x, row in zip(X, cdist(X, X), strict=True):
+        near = X[np.argsort(row)[1:9]]
+        feet = []
+        for a, b in combinations(near, 2):
+            t = (x - a) @ (b - a) / ((b - a) @ (b - a))
+            feet += [a + t * (b - a)] if 0 < t < 1 else []
+        points += sorted(feet, key=lambda foot: float(np.linalg.norm(foot - x)))[:1]
+    enriched = np.array(points)
+    embedding = embed("virtual-lle", X, n_neighbors=8)
+    same_columns(lle_by_loops(enriched, cdist(enriched, enriched), 8)[:120], embedding.Y, 1e-7)
+    assert embedding.figures["virtual_points"] == len(points) - 120
+
+
+def test_lle_by_correlation_is_its_formula() -> None:
+    """Neighbors correlate most, and the weights reconstruct rows that are centered and scaled to length 1."""
+    X = np.random.default_rng(3).standard_normal((100, 5)) + 2
+    rows = X - X.mean(axis=1, keepdims=True)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    embedding = embed("lle", X, n_neighbors=8, metric="correlation")
+    same_columns(lle_by_loops(rows, 1 - np.asarray(np.corrcoef(X)), 8), embedding.Y, 1e-7)
