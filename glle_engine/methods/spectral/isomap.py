@@ -1,10 +1,12 @@
 r"""Isomap: classical scaling of the lengths of shortest paths through neighbors.
 
-Let :math:`D` be the lengths of the shortest paths, :math:`B = -\frac12 J D^2 J`, and V and :math:`\Lambda` its leading
-eigenpairs. Then :math:`Y = V_p \Lambda_p^{1/2}` (Tenenbaum, de Silva and Langford 2000). With m landmarks, only the
-rows of D for the landmarks are computed. The landmarks are embedded by classical scaling, and each point is placed at
-:math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, where :math:`\delta_i` are its squared distances to the
-landmarks (de Silva and Tenenbaum 2004). With all points as landmarks, the result is Isomap.
+Let D be the lengths of the shortest paths, :math:`D^{(2)}` their squares, :math:`J = I - 1 1^T / n`, and V and
+:math:`\Lambda` the leading eigenpairs of :math:`B = -\frac12 J D^{(2)} J`. Then :math:`Y = V_p \Lambda_p^{1/2}`
+(Tenenbaum, de Silva and Langford 2000). With m landmarks, only the rows of D for the landmarks are computed. The
+landmarks are embedded by classical scaling, and point i is placed at
+:math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, where :math:`\delta_i` are the squared lengths of the
+paths from point i to the landmarks, and :math:`\bar\delta` is the mean of :math:`\delta_i` over the landmarks (de
+Silva and Tenenbaum 2004). With all points as landmarks, the result is Isomap.
 """
 
 from __future__ import annotations

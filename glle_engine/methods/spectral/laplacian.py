@@ -3,12 +3,12 @@ r"""Laplacian eigenmaps: coordinates that vary least along the edges of the neig
 :math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / \epsilon)` (heat) or 1
 (simple) if either is a neighbor of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalized,
 :math:`L y = \lambda D y` and :math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not
-normalized, :math:`L y = \lambda y` and :math:`Y^T Y = n I`. The constant is excluded.
+normalized, :math:`L y = \lambda y` and :math:`Y^T Y = n I`. The constant eigenvector is left out.
 
 Other methods use the weighted graph and the bottom eigenpairs of this file. The Laplacian is sparse, symmetric and
-positive semidefinite. A small Laplacian A is made dense, and its null vector u is lifted above the spectrum:
-:math:`A + c\,u u^T`. A larger one is shifted slightly and factored once, and Lanczos on its inverse starts orthogonal
-to u.
+positive semidefinite. A small Laplacian A is made dense, and its eigenvalue 0, of the null vector u, is replaced by the
+norm of A: :math:`A + \|A\|\,u u^T`. A larger one is shifted slightly and factored once, and Lanczos on its inverse
+starts orthogonal to u.
 """
 
 from __future__ import annotations
