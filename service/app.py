@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-MAX_TENANT_VIEWS = 256  # cached views of the stores, one per tenant; another tenant's view is made in microseconds
+# Views of the stores that are cached, one for each tenant. Making another tenant's view takes microseconds.
+MAX_TENANT_VIEWS = 256
 
-MAX_PREFIXES = 4  # a proxy may serve the API below a path prefix; the contracts of this many prefixes are cached
+# A proxy may serve the API below a path prefix. The OpenAPI contracts of this many prefixes are cached; most
+# deployments have one.
+MAX_PREFIXES = 4
 
-# Draws come first, because a request is matched against the routes in this order, which takes time.
+# A request is matched against the routes in this order, which takes time. Requests for draws are the most frequent.
 ROUTERS = (
     draws,
     datasets,
@@ -67,7 +70,9 @@ Authorization: Bearer; on loopback no key is needed until the first exists."""
 
 
 def create_app(stores: Stores) -> FastAPI:
-    """Return the FastAPI application that serves the data of `stores`; it connects to Redis at the first request.
+    """Return the FastAPI application of one API process, which serves the data of `stores`.
+
+    The application connects to Redis at the first request.
 
     Raises `SettingsError` if the settings would let other machines connect without an API key, or if one is malformed.
     """
@@ -115,7 +120,7 @@ def create_app(stores: Stores) -> FastAPI:
 
 
 def _make_once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `make` with a cache of its results and a lock, because making the OpenAPI contract takes over a second."""
+    """Return `make` with a lock and a cache of its results: making the OpenAPI contract takes more than a second."""
     lock, cached_make = Lock(), lru_cache(MAX_PREFIXES)(make)
 
     def get(*arguments: str) -> Any:

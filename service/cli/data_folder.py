@@ -1,7 +1,7 @@
-"""Data folder of a deployment whose Redis servers `glle up` runs: its lock, and the addresses of the servers.
+"""The data folder of `glle up`: its lock, and the file with the addresses of the Redis servers that `glle up` runs.
 
 At each start these embedded servers get random passwords and free ports. `glle up` writes the addresses to a file that
-only its owner can read, so that other commands find the servers.
+only the user of `glle up` can read, so that other commands find the servers.
 """
 
 from __future__ import annotations
@@ -52,9 +52,12 @@ def lock_data_folder(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
-    """While the context lasts, keep the addresses of the running Redis servers in a file of the data folder."""
+    """Keep the URLs of the two Redis servers, with passwords, in a file of the data folder while the context lasts.
+
+    Other commands read this file to find the servers.
+    """
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
-    with temporary(data) as file:  # only its owner can read it
+    with temporary(data) as file:  # other users cannot read it
         file.write(json.dumps(addresses).encode())
         file.publish(data / ADDRESSES)
     try:
@@ -72,9 +75,9 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
     Parameters
     ----------
     is_new
-        Whether a data folder that no service has used may become the folder of a new service.
+        Whether the data folder may be empty or missing, because the command may create a new service in it.
     allows_loss
-        Whether to yield the stores even if records or files are lost.
+        Whether to yield the stores even if records in Redis or stored files are lost.
 
     Raises
     ------
@@ -110,7 +113,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
             if not allows_loss:
                 _require_no_loss(stores)
             yield stores
-            if is_embedded:  # the mark (worker/storage/mark.py) then records an API key that this command created
+            if is_embedded:  # if this command has created an API key, the mark (worker/storage/mark.py) now says so
                 with contextlib.suppress(ProblemError):
                     stores.mark.renew()
         except redis.RedisError as error:
@@ -120,9 +123,9 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
 
 
 def _require_no_loss(stores: Stores) -> None:
-    """Raise `StartError` if records or files are lost (see worker/storage/mark.py).
+    """Raise `StartError` if records in Redis or stored files are lost (see worker/storage/mark.py).
 
-    If Redis or the file store does not answer, nothing is raised; the command fails where it uses them.
+    If Redis or the file store does not answer, nothing is raised here: the command fails later, when it uses them.
     """
     try:
         stores.mark.require_no_loss()

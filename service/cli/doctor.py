@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 
 RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
-FIT_SECONDS = 90.0  # a test fit fails if it takes longer; this includes three retries of a task whose worker died
-# A fit of this size takes some seconds as a batch task, and its posterior has 30 MB. A worker that is killed again and
-# again might still complete a shorter task.
+FIT_SECONDS = 90.0  # time limit of the test fit; it suffices for three retries after the death of a worker
+# Size of the test fit: a batch task of some seconds, whose posterior has 30 MB. A much shorter task might succeed even
+# on workers that are killed again and again.
 POINTS, NEIGHBORS = 6000, 25
 _STATE_TEXTS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 MIN_REDIS_VERSION = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tested
 PINGS = 15
-# The doctor warns if a round trip to Redis takes longer, because a cached draw takes three.
+# The doctor warns if a round trip to Redis takes longer than this, because a cached draw takes three round trips.
 MAX_ROUND_TRIP_SECONDS = 0.005
 SKEW_SECONDS = 1.0
 LONG_WAIT_SECONDS = 60.0
@@ -73,7 +73,10 @@ MAX_SHOWN_IDS = 5  # a message names at most this many records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
-    """Yield the checks of settings and deployment; if a URL is given, also those of the service at this URL."""
+    """Yield the results of all checks: of the settings, of the deployment and, unless `url` is None, of its service.
+
+    `environ` has the environment variables, of which GLLE_KEY is the API key for the service at `url`.
+    """
     misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them. `glle settings` lists the settings."
@@ -103,7 +106,7 @@ def service(url: str, key: str = "") -> Iterator[Check]:
     Parameters
     ----------
     key
-        API key, if the service requires one.
+        API key; empty if the service requires none.
 
     """
     try:
@@ -132,7 +135,7 @@ def _readiness(response: httpx.Response) -> Check:
 
 
 def _end_to_end(client: Client) -> Iterator[Check]:
-    """Yield checks that the service has this version, completes a fit, and draws the same as the local engine."""
+    """Yield checks that the service has the version of this command, completes a fit, and draws as the local engine."""
     name, work = "version", ""
     try:
         info = client.info()
@@ -178,7 +181,7 @@ def _end_to_end(client: Client) -> Iterator[Check]:
 
 
 def deployment(settings: Settings) -> Iterator[Check]:
-    """Yield the checks of the Redis servers, workers, disk and engine that the settings describe."""
+    """Yield the checks of the deployment that the settings describe: its Redis servers, workers, disk and engine."""
     if settings.redis_url and settings.cache_url:
         with closing(Stores.connect(settings)) as stores:
             yield from _servers(stores)
@@ -207,7 +210,7 @@ def accept_loss(stores: Stores) -> Iterator[str]:
 
 
 def _embedded(settings: Settings) -> Iterator[Check]:
-    """If the data folder belongs to `glle up`, yield checks that its records are complete and have all their files."""
+    """If the data folder belongs to `glle up`, yield checks that no record and no file of a record is lost."""
     if not queue_server(settings).folder.is_dir():
         return
     try:
@@ -315,7 +318,10 @@ def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
 def _connection(
     name: str, client: redis.Redis, variable: str, needed: permissions.Permissions
 ) -> Generator[Check, None, dict[str, Any] | None]:
-    """Yield checks of a server's permissions, version, latency and clock; return its INFO, or None if it fails."""
+    """Yield checks of a Redis server's permissions, version, latency and clock; return the server's INFO.
+
+    Returns None if the server does not answer, is part of a cluster, or does not allow a command that glle needs.
+    """
     try:
         if missing := needed.missing(client):
             detail = f"The user of {variable} may not use {', '.join(missing)}."
@@ -442,7 +448,10 @@ def _workers(stores: Stores) -> Iterator[Check]:
 
 
 def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
-    """Yield checks that every worker has a process for each queue, which takes the tasks of this queue first."""
+    """Yield, for each queue, a check that every worker has a process that takes the tasks of this queue first.
+
+    `number` is the number of workers.
+    """
     for queue in QUEUES:
         takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
         yield _check(
@@ -473,7 +482,7 @@ def _object_store(stores: Stores) -> Check:
 
 
 def engine(settings: Settings) -> Iterator[Check]:
-    """Yield checks that the engine computes the published bits here, and that a small draw uses an expected solver."""
+    """Yield two checks: whether this machine computes the published bits, and which solver makes a small draw."""
     is_allowed = settings.allow_other_bits == "on"
     yield _check(
         "fingerprint",
@@ -495,12 +504,12 @@ def engine(settings: Settings) -> Iterator[Check]:
 
 
 def _check(name: str, state: State, detail: str, remedy: str) -> Check:
-    """Return a check, which has the remedy only if its state is not ok."""
+    """Return a check with this state; the remedy is left out if the state is ok."""
     return Check(name, state, detail, "" if state == "ok" else remedy)
 
 
 def _check_each(name: str, problem: str, faulty: list[str], good: str, remedy: str) -> Check:
-    """Return a check of all workers: a warning that lists the `faulty` ones, or ok with the text `good`."""
+    """Return a check of all workers: a warning that lists the `faulty` workers, or ok with `good` if there are none."""
     if not faulty:
         return _check(name, "ok", good, remedy)
     return _check(name, "warning", f"{problem} {', '.join(faulty)}.", remedy)

@@ -58,7 +58,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     try:
         settings = Settings.from_env()
     except SettingsError:
-        settings = Settings()  # `_start` reports the error; commands of the client must still work
+        settings = Settings()  # commands of the client must still work; those of the server report the error (`_start`)
     others = set(commands.choices)
 
     up = commands.add_parser("up", help="start servers, API and workers on this machine, until Ctrl-C")
@@ -112,7 +112,7 @@ def _start(options: argparse.Namespace) -> int:
     except ImportError as error:
         if error.name is not None:  # a module is missing
             raise
-        print_message(f"glle: {error}")  # the engine raised it, because it cannot use its environment
+        print_message(f"glle: {error}")  # raised by the engine itself, such as for the variable NUMBA_DISABLE_JIT
         return CANNOT_START
     except ProblemError as error:
         print_message(f"glle: {error.problem.detail} {error.problem.remedy}")
@@ -209,7 +209,7 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _check_alive_file(settings: Settings) -> None:
-    """Raise `StartError` if the file that shows a live process (GLLE_ALIVE_FILE) cannot be written."""
+    """Raise `StartError` if GLLE_ALIVE_FILE, which a live process touches again and again, cannot be written."""
     try:
         if settings.alive_file:
             Path(settings.alive_file).touch()
@@ -219,9 +219,9 @@ def _check_alive_file(settings: Settings) -> None:
 
 
 def _check_access(settings: Settings) -> None:
-    """Report on the log whether requests need an API key, and whether every web page would be admitted.
+    """Log a line if requests need an API key, and a warning if every web page would be admitted.
 
-    Raises `SettingsError` if the API would be open to other machines.
+    Raises `SettingsError` if other machines could use the API without a key.
     """
     from service.middleware.access_policy import AccessPolicy  # noqa: PLC0415 # each command loads what it needs
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEST = "setting_"
-_MAX_SPAN = 36_500  # hours, or days: a hundred years
+_MAX_SPAN = 36_500  # largest number of days (a hundred years), and also of hours
 
 
 CANNOT_START = 2  # exit code of a command whose settings, arguments or machine prevent its start
@@ -24,7 +24,10 @@ class StartError(RuntimeError):
 
 
 def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
-    """Add a flag for each setting, or for those in `names`, to a command; its help shows the value in `settings`."""
+    """Add to a command a flag for each setting, or only for the settings in `names` if there are any.
+
+    The help of a flag shows the setting's value in `settings`.
+    """
     group = command.add_argument_group("settings", "Each flag is also a variable: --data-dir is GLLE_DATA_DIR.")
     for row in rows():
         if names and row.name not in names:
@@ -100,7 +103,7 @@ def list_settings() -> str:
 
 
 def current_values(environ: Mapping[str, str]) -> str:
-    """Return a line of text for each setting: variable, value without secrets, and "set" or "default"."""
+    """Return a line of text for each setting: variable, value without secrets, and whether `environ` sets it."""
     settings = Settings.from_env(environ)
     shown = ((row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows())
     return table_text([(row.variable, value, "set" if row.variable in environ else "default") for row, value in shown])

@@ -24,9 +24,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 def with_stores(
     run: Callable[[argparse.Namespace, Stores], int], *, is_new: bool = False
 ) -> Callable[[argparse.Namespace, Settings], int]:
-    """Return a command that connects to the stores of the deployment (`connect_stores`), and calls `run` with them.
+    """Return the function of a command: it connects to the stores of the deployment, and calls `run` with the stores.
 
-    With `is_new` the command may create the data folder of a new service.
+    With `is_new` the command may create the data folder of a new service. Raises as `connect_stores`.
     """
 
     def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:

@@ -41,7 +41,8 @@ class ServeHead:
     settings
         `api_processes` is the number of processes.
     sock
-        A listening socket that this process holds and all API processes share, so that a new one has the same port.
+        A listening socket that this process holds open and all API processes share, so that a process that replaces
+        another one has the same port.
     main
         Called in each forked process with the arguments of a `glle` command; returns the exit code.
 
@@ -73,7 +74,10 @@ class ServeHead:
         self._add_api_processes(self._settings.to_env())
 
     def _load(self, *loaders: Callable[[], object]) -> None:
-        """Run `loaders`, which import the modules that the processes share; report if they are compiling for long."""
+        """Run `loaders`, which import the modules that the forked processes share.
+
+        If this takes longer than `COMPILING_SECONDS`, report that the first start compiles.
+        """
         text = "The first start in an environment compiles its loops, which takes a minute or two."
         signal.signal(signal.SIGALRM, lambda *_: self._report(text))
         signal.setitimer(signal.ITIMER_REAL, COMPILING_SECONDS)
@@ -128,7 +132,7 @@ class ServeHead:
 
 
 class UpHead(ServeHead):
-    """Parent of the processes of `glle up`: API processes, workers, and Redis servers unless the settings have URLs."""
+    """Parent of the processes of `glle up`: API processes, workers and, if the settings name none, Redis servers."""
 
     ready_path = "/readyz"
 
@@ -158,7 +162,7 @@ class UpHead(ServeHead):
         self._load(load_api, load_worker)
         for server in self._servers:
             server.wait()
-        # `glle up` stops as a whole: no other process could take over during a drain.
+        # No drain: `glle up` stops as a whole, so no other process could take over the requests.
         environment = {**replace(settings, drain=0.0).to_env(), "GLLE_DATA_DIR": str(self._data)}
         self._add_api_processes(environment)
         for number in range(1, settings.workers + 1):

@@ -67,9 +67,9 @@ class AbortableResponse(StreamingResponse):
 class Stack:
     """Array of shape ``lead + trail`` as an iterable of matrices, so that the whole array is never in memory.
 
-    The matrices have the shape `trail`, come in C order, and are converted to `dtype`. `matrices_from` returns the
-    matrices from a given number on, if that is cheaper than skipping the earlier ones. With `is_resident` the matrices
-    are in memory, so that reading a piece needs no thread.
+    The matrices have the shape `trail`, come in the C order of the axes `lead`, and are converted to `dtype`.
+    `matrices_from`, if any, is called with a number and returns the matrices from this number on, which is cheaper than
+    to skip the earlier ones. With `is_resident` the matrices are in memory, so that reading them needs no thread.
     """
 
     lead: tuple[int, ...]
@@ -86,7 +86,7 @@ class Stack:
 
     @classmethod
     def from_array(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
-        """Return a `Stack` unchanged, or an array in memory as a `Stack`; `dtype` converts floating-point arrays."""
+        """Return a `Stack` unchanged, or an array as a `Stack`, whose floats are converted to `dtype` unless None."""
         if isinstance(array, Stack):
             return array
         target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype
@@ -112,7 +112,7 @@ class Stack:
             start = number * size
 
     def pieces(self) -> Iterator[bytes]:
-        """Return an iterator over the bytes of the values in pieces of about a megabyte; small matrices are joined."""
+        """Return an iterator over the bytes of all values in pieces of about a megabyte; small matrices are joined."""
         values = _PIECE_BYTES // max(1, self.dtype.itemsize)
         blocks = (rows for matrix in self.matrices for rows in _row_blocks(matrix, values))
         return join_pieces(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data for rows in blocks)
@@ -212,7 +212,10 @@ def join_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def check_float32(values: Array | Stack) -> None:
-    """Raise ``float32-overflow`` if an array has a value beyond the range of float32; a `Stack` is not checked."""
+    """Raise `ProblemError` (``float32-overflow``) if an array has a value beyond the range of float32.
+
+    A `Stack` is not checked, because its values are not in memory.
+    """
     if isinstance(values, Stack) or values.dtype != np.float64:
         return
     limit = float(np.finfo(np.float32).max)
@@ -227,7 +230,7 @@ def check_float32(values: Array | Stack) -> None:
 
 
 def _trim(pieces: Iterator[bytes], skip: int, length: int) -> Iterator[bytes]:
-    """Yield `length` bytes of the joined pieces, after the first `skip` bytes."""
+    """Yield the bytes `skip` to `skip + length` of the pieces, counted through all pieces."""
     for piece in pieces:
         kept = piece[skip : skip + length]
         skip = max(0, skip - len(piece))
@@ -242,7 +245,7 @@ def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
 
 
 def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
-    """Yield the bytes of an npz file with these arrays; each array is read when it is written."""
+    """Yield the bytes of an npz file with these arrays; each array is read only when its bytes are due."""
     buffer = PieceBuffer()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, stack in stacks.items():
@@ -279,14 +282,14 @@ class PieceBuffer(io.RawIOBase):
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Table to send: `columns` as pairs of name and dtype, and `parts`, blocks of rows with one vector per column."""
+    """Table to send: `columns` are pairs of name and dtype; `parts` are blocks of rows with one vector per column."""
 
     columns: Sequence[tuple[str, np.dtype[Any]]]
     parts: Iterable[Sequence[Array]]
 
     @classmethod
     def from_columns(cls, columns: dict[str, Array], dtype: str | None = None) -> ResultTable:
-        """Return the table of columns in memory; `dtype` converts floating-point columns."""
+        """Return the table of columns in memory; `dtype`, if any, is the type for floating-point columns."""
         kinds = [np.dtype(dtype) if dtype and c.dtype.kind == "f" else c.dtype for c in columns.values()]
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
@@ -315,7 +318,7 @@ def id_columns(ids: Array | None) -> dict[str, Array]:
 
 
 def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
-    """Return the columns of ids, and then those of a table; an id column gets the suffix `_` if its name is taken."""
+    """Return the columns of a table, preceded by columns of ids, whose names get `_` at the end if they are taken."""
     first = {}
     for name, values in id_columns(ids).items():
         while name in columns:

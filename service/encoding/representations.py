@@ -60,15 +60,19 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def matches_strongly(if_match: bytes, etag: bytes) -> bool:
-    """Return whether If-Match names the content with this plain ETag, compressed or not; weak ETags never match."""
+    """Return whether If-Match names content by `etag`, its ETag without compression, or by its ETag with gzip.
+
+    Weak ETags never match.
+    """
     return not {tag.strip() for tag in if_match.split(b",")}.isdisjoint({b"*", etag, gzip_tag(etag)})
 
 
 def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
     """Return the byte range that a request asks for, or None if the complete response is to be sent.
 
-    `headers` and `size` are those of the complete response. A Range is ignored if it is malformed, if it has several
-    parts, or if If-Range is not the ETag. A Range that starts beyond the last byte raises ``range-not-satisfiable``.
+    `headers` and `size` belong to the complete response. A Range is ignored if it is malformed, if it has several
+    parts, or if If-Range is not the ETag. Raises `ProblemError` (``range-not-satisfiable``) for a Range that starts
+    beyond the last byte.
     """
     value = header(scope, b"range")
     if not value or (match := _SINGLE.fullmatch(value.strip().lower())) is None:
@@ -91,7 +95,7 @@ def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | No
 
 
 def unsatisfiable(error: ProblemError) -> Response:
-    """Return the 416 response for ``range-not-satisfiable``; its Content-Range has the complete size."""
+    """Return the 416 response for the error of `requested_range`; its Content-Range has the complete size."""
     headers = {"Content-Range": f"bytes */{error.problem.details['size']}", **ACCEPT_RANGES}
     return problem_response(error.problem, headers)
 
@@ -134,7 +138,7 @@ def compress_json(scope: Scope, send: Send) -> Send:
 
 
 def _compressing(scope: Scope, send: Send) -> Send:
-    """Return a `send` for one JSON response, which compresses the body unless it is short.
+    """Return a `send` for one JSON response, which compresses the body if the client accepts gzip, unless it is short.
 
     The first pieces of a streamed body are joined, so that Starlette's responder sees a short body as a whole.
     """
@@ -167,7 +171,7 @@ def _compressing(scope: Scope, send: Send) -> Send:
 
 
 def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
-    """Replace a response's plain ETag by the ETag of the gzip representation, if `is_gzip(plain ETag)` is true."""
+    """Replace the ETag of a response by the ETag of its content with gzip, if `is_gzip(ETag)` is true."""
     headers = message["headers"]
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and is_gzip(value):
@@ -194,11 +198,11 @@ def accepts_gzip(accepted: bytes) -> bool:
 
 
 def gzip_tag(etag: bytes) -> bytes:
-    """Return the ETag of the gzip representation of the content with this plain ETag."""
+    """Return the ETag for content compressed by gzip; `etag` is the ETag of the same content without compression."""
     return etag[:-1] + _SUFFIX
 
 
 def matches_tag(if_none_match: bytes, etag: bytes) -> bool:
-    """Return whether If-None-Match names the content with this plain ETag, compressed or not."""
+    """Return whether If-None-Match names content by `etag`, its ETag without compression, or by its ETag with gzip."""
     tags = {tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")}
     return not tags.isdisjoint({b"*", etag, gzip_tag(etag)})

@@ -38,8 +38,8 @@ Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}"
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
 RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
-SCALE_HEADER = "Glle-Scale"  # shows the scale, also if it was auto or the body is binary
-NOTES_HEADER = "Glle-Notes"  # codes of the warnings about a calibrated scale
+SCALE_HEADER = "Glle-Scale"  # the scale of the draws, also if the request said auto or the body is binary
+NOTES_HEADER = "Glle-Notes"  # codes of the warnings about a calibrated scale of draws
 _MAX_INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
@@ -58,7 +58,7 @@ class Selection:
     def from_query(cls, text: str | None, size: int, name: str) -> Self:
         """Parse the query parameter `name`, such as ``0:100`` or ``3,5``, for an axis of length `size`; None means all.
 
-        Raises ``invalid-slice`` or ``slice-out-of-range``.
+        Raises `ProblemError` (``invalid-slice`` or ``slice-out-of-range``).
         """
         if text is None:
             return cls(range(size), "")
@@ -89,7 +89,7 @@ class Selection:
 
 
 def reject_slice(name: str, text: str | None) -> None:
-    """Raise ``not-sliceable`` if a request has the query parameter `name`, because the resource has no such axis."""
+    """Raise `ProblemError` if a request has the query parameter `name`, because the resource has no such axis."""
     if text is not None:
         detail = f"?{name}= was given, but this resource has no {name} to select from."
         raise refuse("not-sliceable", 422, detail, f"Leave ?{name}= out.")
@@ -143,7 +143,7 @@ class ArraysResult:
     table: Callable[[], ResultTable] | None = None
 
     def response(self, media: str, dtype: str, headers: dict[str, str] | None = None) -> AbortableResponse:
-        """Return the response that streams the result in a media type; raises ``float32-overflow``."""
+        """Return the response that streams the result; raise `ProblemError` for values too large for float32."""
         if dtype == "float32":
             self._require_float32()
         if media == NPY:
@@ -152,7 +152,7 @@ class ArraysResult:
         return AbortableResponse(self._pieces(media, dtype), media_type=_content_type(media), headers=headers)
 
     async def complete(self, media: str, dtype: str, headers: dict[str, str]) -> RangedResponse:
-        """Return a response with its body in memory, for a result with a small main array; raises as `response`."""
+        """Return a response with its body in memory, for a small main array; raise `ProblemError` as `response`."""
         if dtype == "float32":
             self._require_float32()
         main = self.arrays[self.main or ""]
@@ -172,7 +172,7 @@ class ArraysResult:
         return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
 
     def _require_float32(self) -> None:
-        """Raise ``float32-overflow`` if an array has values beyond the range of float32."""
+        """Raise `ProblemError` (``float32-overflow``) if an array has values beyond the range of float32."""
         for array in self.arrays.values():
             encode.check_float32(array)
 
@@ -192,7 +192,7 @@ class ArraysResult:
         )
 
     def _flat(self, main: Stack) -> Iterator[bytes | memoryview]:
-        """Yield a JSON object with `shape`, `dtype`, `data` and the other members; array members become lists."""
+        """Yield a JSON object: `shape`, `dtype` and `data` of the main array, then `members`; arrays become lists."""
         yield from main.json_object()
         for name, value in self.members:
             yield f",{json.dumps(name)}:".encode()
@@ -218,9 +218,10 @@ class ArraysResult:
 def named_arrays_response(
     request: Request, title: str, sha256: str, arrays: Mapping[str, Array], name: str | None, dtype: str
 ) -> Response:
-    """Return all arrays of a resource as npz, or the array `name` as npy or JSON, or 304; raises ``no-such-array``.
+    """Return all arrays of a resource as npz, or the array `name` as npy or JSON, or 304 if the client has them.
 
-    `title` names the kind of the resource in messages, `sha256` is its digest for the ETag.
+    `title` names the kind of the resource in messages, `sha256` is its digest for the ETag. Raises `ProblemError`
+    (``no-such-array`` or ``not-acceptable``).
     """
     media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in arrays:
@@ -238,10 +239,10 @@ def _content_type(media: str) -> str:
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:
-    """Return the one of the `offered` media types that the Accept header prefers, or raise ``not-acceptable``.
+    """Return the one of the `offered` media types that the Accept header prefers.
 
     If several are preferred equally, the one that is offered first wins. Arrow streams need pyarrow. CSV with the
-    parameter ``formulas=quoted`` is `SHEET_CSV`.
+    parameter ``formulas=quoted`` is `SHEET_CSV`. Raises `ProblemError` (``not-acceptable``).
     """
     return _negotiate(request.headers.get("accept", "*/*"), offered, has_arrow=has_arrow())
 
@@ -301,7 +302,7 @@ def changed_response(body: str) -> Response:
 
 
 def require_match(request: Request, body: str) -> None:
-    """Raise ``changed-meanwhile`` if the request has an If-Match that does not name the ETag of this JSON body."""
+    """Raise `ProblemError` (``changed-meanwhile``) if If-Match does not name the ETag of `body`, a resource as JSON."""
     if_match, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
     if if_match is not None and not matches_strongly(if_match.encode("latin-1"), tag.encode()):
         detail = f"The resource has the ETag {tag}, which If-Match does not name: it was changed meanwhile."

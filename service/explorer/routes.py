@@ -47,7 +47,7 @@ _HTML = "text/html"
 
 @cache
 def files() -> dict[str, StaticBody]:
-    """Return the files of the page, by their path below this package, each with its headers."""
+    """Return the files of the page by their paths below this package, and `SCHEMAS`, which is made from `FORMS`."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
     bodies = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
     schemas = {model.__name__: model.model_json_schema() for model in FORMS}
@@ -103,5 +103,6 @@ def page_file(request: Request, path: Annotated[str, fastapi.Path()]) -> Respons
     """Return a file of the explorer page, such as a script or a style sheet."""
     if (file := files().get(path)) is None:
         detail = f"The explorer has no file {path[:100]!r}."
-        raise refuse("no-such-route", 404, detail, "Open the page at /, and reload it if it is of an older version.")
+        remedy = "Open the page at /. If it is open, reload it: it may be an older version."
+        raise refuse("no-such-route", 404, detail, remedy)
     return file.response(request)

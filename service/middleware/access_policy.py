@@ -59,9 +59,9 @@ _PREFLIGHT = "OPTIONS"  # browsers send it without a key, and the response only 
 
 
 def allowed_origins(origins: str) -> list[str]:
-    """Return the origins that GLLE_CORS_ORIGINS lists; ``["*"]`` means all.
+    """Return the origins in `origins`, the setting GLLE_CORS_ORIGINS: separated by commas, `*` for all origins.
 
-    Raise `SettingsError` for malformed text.
+    Raises `SettingsError` for an entry that is not an origin.
     """
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     for origin in allowed:
@@ -74,7 +74,7 @@ def allowed_origins(origins: str) -> list[str]:
 
 
 def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
-    """Add CORS headers for the origins that GLLE_CORS_ORIGINS lists; if it lists none, return the app unchanged."""
+    """Return `app` with CORS headers for `origins`, the setting GLLE_CORS_ORIGINS; `app` itself if that is empty."""
     if not (allowed := allowed_origins(origins)):
         return app
     return CORSMiddleware(
@@ -115,7 +115,7 @@ class Proxies:
         self.is_any = bool(self._networks)
 
     def client(self, scope: Scope) -> str | None:
-        """Return the address of the client that sent a request, or None if a trusted proxy does not name it.
+        """Return the IP address of the client that sent a request, or None if a trusted proxy does not name the client.
 
         Each trusted proxy appends the address of its peer to X-Forwarded-For. The client is the last address that does
         not belong to a trusted proxy; anybody could have written the addresses before it.
@@ -132,10 +132,11 @@ class Proxies:
         return None
 
     def remove_prefix(self, scope: Scope) -> None:
-        """Set the path prefix of the request (`service.schemas.addresses`), and remove uvicorn's root path from it.
+        """Set the path prefix for the addresses that a response has, and remove uvicorn's root path from the request.
 
-        The prefix is GLLE_ROOT_PATH, which uvicorn puts before each path, or the X-Forwarded-Prefix of a trusted proxy.
-        If several proxies send a prefix, the prefixes are joined, the outermost first.
+        The prefix (`service.schemas.addresses`) is GLLE_ROOT_PATH, which uvicorn puts before each path, or the
+        X-Forwarded-Prefix of a trusted proxy. If several proxies send a prefix, the prefixes are joined, the outermost
+        first.
         """
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):
@@ -164,7 +165,7 @@ def _peer(scope: Scope) -> str:
 
 
 def _address(text: str) -> str | None:
-    """Return the IP address in one entry of X-Forwarded-For, without the port; None if the entry has no valid one."""
+    """Return the IP address in one entry of X-Forwarded-For, without the port; None if the entry is not an address."""
     host = text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]
@@ -196,9 +197,9 @@ class AccessPolicy:
     settings
         `auth` is auto, required or off; pages of the origins in `cors_origins` may use the service, `*` means all.
     keys
-        The stored API keys, or None if there are none.
+        The stored API keys; None if only the settings are to be checked.
     mark
-        Detects a loss of records or files (see worker/storage/mark.py); None to check nothing.
+        Detects a loss of records or files (see worker/storage/mark.py); None if losses are not to be detected.
 
     Attributes
     ----------
@@ -223,9 +224,9 @@ class AccessPolicy:
         self._is_off = settings.auth == "off"
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
-        """Authenticate a request, and return what `authenticate` returns.
+        """Authenticate a request like `authenticate`, without blocking the event loop.
 
-        If answers of Redis of the last second suffice, this thread decides; else another one, because Redis blocks.
+        If answers of Redis from the last second suffice, this happens at once. Otherwise a thread asks Redis.
         """
         is_whole = self._mark is None or self._mark.was_whole(is_write=scope["method"] not in _READ_METHODS)
         if is_whole and (self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope))):
@@ -234,7 +235,7 @@ class AccessPolicy:
 
     @property
     def page_warning(self) -> str:
-        """Warning that every web page in a local browser can use the service; an empty text if that is not so."""
+        """Warning that every web page in a browser on this machine can use the service; empty if none can."""
         if self.is_required or "*" not in self._origins:
             return ""
         since = "" if self._is_off else " until a key exists"
@@ -249,14 +250,16 @@ class AccessPolicy:
         return True
 
     def authenticate(self, scope: Scope) -> tuple[str, bool]:
-        """Return the tenant of a request, and whether the answer needs no delay (`pad_not_found`) to hide foreign ids.
+        """Return the tenant of a request, and whether a 404 may be sent at once.
+
+        Otherwise `pad_not_found` delays a 404, so that its timing does not tell whether another tenant has the id.
 
         If the queue's Redis does not answer or has lost the keys, requests for the paths in `REPORTS`, which report on
-        this server, are checked against the keys that were read last. All other requests raise `redis.RedisError` or
-        the loss.
+        this server, are checked against the keys that were read last. All other requests raise `redis.RedisError`, or
+        `ProblemError` with the loss.
 
-        Raises ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin``,
-        ``record-unreadable``, or one of `worker.storage.mark.LOSSES`.
+        Raises `ProblemError`: ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``,
+        ``foreign-origin``, ``record-unreadable``, or one of `worker.storage.mark.LOSSES`.
         """
         is_report = scope["path"] in REPORTS
         if self._mark is not None and not is_report:
@@ -291,9 +294,10 @@ class AccessPolicy:
         return key.tenant, is_open or path == METRICS
 
     def _proxy_trace(self, scope: Scope) -> str | None:
-        """Return the evidence that a request came through a proxy, as words for a message; None for a local client.
+        """Return the evidence that a request came through a proxy, as words for a message.
 
-        A proxy on this machine connects from loopback, with any host name, so neither proves that the client is local.
+        Returns None if there is no evidence, or if a trusted proxy names a client on this machine. A proxy on this
+        machine connects from loopback, with any host name, so neither proves that the client is local.
         """
         version = scope.get("http_version", "1.1")
         trace = None if version == "1.1" else f"HTTP/{version}"  # nginx before 1.29.7 uses HTTP/1.0 and adds no header
@@ -326,16 +330,16 @@ def names_loopback(host: bytes) -> bool:
 
 
 def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: bool) -> None:
-    """Refuse a request without a key if its Host is foreign, or if it comes from a web page of another origin.
+    """Raise `ProblemError` if a request without a key is for a foreign host, or from a web page of another origin.
 
     A web page could reach the service under the page's own host name (DNS rebinding), and a proxy could admit everyone.
-    Unless `any_host`, the host must therefore be a loopback name.
+    The Host must therefore be a loopback name, unless `any_host` is true. `origins` are the origins that CORS admits.
 
     A page of another origin could upload, delete and start draws: browsers send a form, a text or a GET without a
     preflight, and only hide the response. No page can set `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C). Only
     its values `same-origin` and `none` (the user entered the address) prove that the request comes from the service's
     own page; a page at another port is `same-site`, but has another origin. If a browser does not send this header, its
-    `Origin` must be the origin of the request. Origins that CORS admits are allowed, too.
+    `Origin` must be the origin of the request. The `origins` are allowed, too.
     """
     headers = dict(scope["headers"])
     if not any_host and b"host" in headers and not names_loopback(headers[b"host"]):

@@ -28,9 +28,10 @@ ENTRY_BYTES = 2**11  # an entry counts as this many bytes besides its body, for 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response, with the tenant and the state of the posterior for which it is valid.
+    """A complete response, valid for one tenant, and as long as a posterior (by id) has this `state`.
 
-    `route` is kept for the metrics. `size` is roughly the memory of the entry in bytes.
+    `state` is `PosteriorRecord.state`. `route` is kept for the metrics. `size` is roughly the memory of the entry in
+    bytes.
     """
 
     tenant: str
@@ -53,7 +54,7 @@ class AnswerCache:
         self._budget = budget
         self._state = state
         self._bytes = 0
-        self.hits = 0  # since the metrics last read this number
+        self.hits = 0  # responses found in the cache since the metrics last read this number
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
@@ -94,7 +95,7 @@ class AnswerCache:
 
 
 async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a cached response: the whole, the requested byte range, or 304 if the client has it."""
+    """Send a cached response: the whole body, the requested byte range, or 304 if the client has the response."""
     if_none_match = header(scope, b"if-none-match")
     if not if_none_match or not matches_tag(if_none_match, dict(answer.headers)[b"etag"]):
         await send_body(scope, receive, send, answer.headers, answer.body)

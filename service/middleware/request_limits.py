@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 PROBE_PATHS = frozenset({"/livez", "/readyz"})
 RETRY_SECONDS = 1  # Retry-After of a refused request; most requests take milliseconds
-MAX_QUERY_BYTES = 32 * 2**10  # a longer query is refused; two percent-encoded lists of 1,000 positions take 18 KB
-MAX_COMMAND_BYTES = 64 * 2**10  # a longer JSON body is refused; a usual command has a few hundred bytes
+MAX_QUERY_BYTES = 32 * 2**10  # a longer query is refused; two lists of 1,000 positions, percent-encoded, take 18 KB
+MAX_COMMAND_BYTES = 64 * 2**10  # a longer JSON body that is no upload is refused; most have a few hundred bytes
 UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies are limited in uploads/reading.py
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_BYTES_PER_SECOND = 16 * 2**10  # a body that is slower, on average over the last `PATIENCE_SECONDS`, is refused
 PLACE_CHECK_SECONDS = 0.02  # pause between two checks whether a tenant may have another request in progress
-BODY_GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
+BODY_GRACE_SECONDS = 1.0  # a slow body is ended in favor of the tenant's other bodies at this age at the earliest
 
 
 class RequestLimits:
@@ -87,9 +87,9 @@ class RequestLimits:
             self._end(body)
 
     async def _begin(self, body: _Body) -> None:
-        """Once the body has arrived: wait until the tenant may have one more request, and count this one.
+        """After a body has arrived, count its request as in progress, as soon as the tenant may have one more request.
 
-        Raises `HTTPException` 503 after `PATIENCE_SECONDS`.
+        Raises `HTTPException` (503) after `PATIENCE_SECONDS`.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._shares.requests.allows(body.tenant):
@@ -106,9 +106,10 @@ class RequestLimits:
         share.add(body.tenant, -1)
 
     def _make_place(self, tenant: str) -> None:
-        """If the tenant is at its limit of bodies, end the slowest of them; raises as `_require_place` if none may end.
+        """Make room for one more body of a tenant: if the tenant is at its limit, end the slowest of its bodies.
 
         A body that has just begun is not ended, so that quick bodies are received while any number of slow ones arrive.
+        Raises `ProblemError`, as `_require_place`, if no body may be ended.
         """
         if self._shares.bodies.allows(tenant):
             return
@@ -118,7 +119,11 @@ class RequestLimits:
         min(slow, key=lambda body: body.speed).end()
 
     def _require_place(self, share: Share, tenant: str) -> None:
-        """Raise ``too-many-requests`` if this process is at its limit, ``quota-exceeded`` if only the tenant is."""
+        """Raise `ProblemError` unless the tenant may have one more request or body, which `share` counts.
+
+        The problem is ``too-many-requests`` if this process is at its limit, and ``quota-exceeded`` if only the tenant
+        is.
+        """
         if share.allows(tenant):
             return
         if share.used < share.total:
@@ -192,7 +197,7 @@ class _Body:
             self._waiting.reschedule(0.0)
 
     async def receive(self) -> Message:
-        """Return the next ASGI message; raise 408 for a body that arrives too slowly, 413 beyond `max_bytes`.
+        """Return the next ASGI message; raise `HTTPException`: 408 if the body is too slow, 413 beyond `max_bytes`.
 
         FastAPI lets an HTTPException pass wherever it reads the body. Starlette's RequestBodyLimitMiddleware is not
         used: if a route does not read its body, that middleware answers in text/plain, without the sizes.
@@ -212,7 +217,7 @@ class _Body:
                     f"the body was ended because other requests of the tenant waited, and it was the slowest of the "
                     f"tenant's bodies ({self.speed:,.0f} bytes a second)"
                 )
-            raise HTTPException(408, detail, {"Connection": "close"}) from None  # late bytes would be read as a request
+            raise HTTPException(408, detail, {"Connection": "close"}) from None  # the rest would be read as a request
         finally:
             self._waiting = None
         size = len(message.get("body", b""))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
-_NO_TENANT = ""  # requests to open paths and refused requests are scheduled like one tenant
+_NO_TENANT = ""  # requests for open paths and refused requests are scheduled like those of a single tenant
 _STARTED = "glle.started"  # key of the ASGI scope: whether the response has started
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750
@@ -151,7 +151,7 @@ class RequestMiddleware:
             await _failure(error)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate a request, wait until its tenant may begin one, and answer it from the cache or by its route."""
+        """Authenticate a request, wait until its tenant may begin it, and answer it from the cache or by its route."""
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is None:
@@ -186,8 +186,8 @@ def pad_not_found(
 ) -> Send:
     """Return a `send` that delays a 404 until the time since this call is a multiple of `NOT_FOUND_STEP_SECONDS`.
 
-    To refuse an id of another tenant, the service reads its record, which takes some 100 us longer than for an unknown
-    id. The delay hides this difference.
+    To refuse the id of another tenant's resource, the service reads the resource's record, which takes some 100 us
+    longer than to refuse an unknown id. The delay hides this difference.
     """
     started = clock()
 
@@ -201,7 +201,7 @@ def pad_not_found(
 
 
 async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
-    """Serve a HEAD like a GET whose client disconnects after the headers, so that a streaming body ends early."""
+    """Serve a HEAD like a GET whose client disconnects after the headers, so that a streamed body ends early."""
     answered = asyncio.Event()
     is_body_read = False
 

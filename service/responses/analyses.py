@@ -39,10 +39,10 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 @dataclass(frozen=True)
 class ResultQuery:
-    """What a request for a result asks for: the headers of `request`, and the query.
+    """What a request for a result asks for: the headers of `request`, and its query parameters.
 
-    `ids` returns the ids of the points for a table, or None; `notes` are warnings about the scale of draws. Clients
-    must not store a partial result, because a later one replaces it.
+    `ids` returns the ids of the points, for a table, or None if they have none. `notes` are warnings about the scale of
+    the draws. `is_partial` says that the job still runs: clients must not store such a result, because it will change.
     """
 
     request: Request
@@ -61,10 +61,10 @@ def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 
 
 def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
-    """Return a function that reads the ids of a result's points, or None if they have none.
+    """Return a function that reads and returns the ids of a result's points, or None if the points have no ids.
 
-    They are the ids of the analysis's own data set (such as new points), else of the data set of the posterior
-    `subject`. `spec` is None for draws.
+    The points belong to the data set that the analysis `spec` names, such as new points; if it names none, or `spec` is
+    None (for draws), to the data set of the posterior `subject`.
     """
 
     def read() -> Array | None:
@@ -118,7 +118,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
 
 
 def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the header Glle-Scale of a summary or of weights, and Glle-Notes if the calibrated scale has warnings."""
+    """Return Glle-Scale for a summary or weights, and Glle-Notes if there are warnings about the calibrated scale."""
     if spec.kind == "weights":
         return scale_headers([entry.meta["scale"]], notes)
     if spec.kind == "summary":
@@ -181,7 +181,10 @@ def _table(spec: AnalysisSpec, selected: _Slice, dtype: Dtype, ids: Array | None
 
 
 def _generated_table(first: int, selected: _Slice, numbers: Array, dtype: Dtype) -> ResultTable:
-    """Return a table with a row for each point of each generated data set: draw, point, x1 to xd."""
+    """Return a table with a row for each point of each generated data set, and columns draw, point, x1 to xd.
+
+    `first` is the index of the first draw.
+    """
     assert selected.draws is not None
     data = selected.arrays["data"]
     kinds = [("draw", np.dtype(np.uint64)), ("point", np.dtype(np.int64))]

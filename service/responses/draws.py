@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
     from worker.stores import Stores
 
-_TABLE_BYTES = 2**20  # rows of a table are made in pieces of this many bytes
+_TABLE_BYTES = 2**20  # the rows of a table are made in pieces of about this many bytes
 SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 
 def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, Any]]]:
     """Replace the scale auto in a specification by the calibrated scale; also return the warnings about this scale.
 
-    The specification is None if it needs a calibration and the posterior has none.
+    Returns None in place of the specification if its scale is auto and the posterior has not been calibrated yet.
     """
     if not spec.is_auto:
         return spec, []
@@ -60,12 +60,15 @@ def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[Dr
 
 
 def missing_shards(stores: Stores, posterior: str, spec: DrawsSpec) -> bool:
-    """Return whether a shard of the draws is not stored; all scales in `spec` must be numbers, not auto."""
+    """Return whether any draws of a job are not stored; all scales in `spec` must be numbers, not auto.
+
+    The draws are stored by shards: a shard is what one task of the job has made.
+    """
     return not all(stores.results.contains([spec.result_key(posterior, shard) for shard in range(spec.shards)]))
 
 
 def draw_of_shard(entry: Entry, number: int) -> Entry:
-    """Return one draw of a stored shard; `number` counts the draws of the shard from 0."""
+    """Return draw number `number` (from 0) of a shard, which is the stored result of one task of a draws job."""
     arrays = {"embedding": entry.arrays["embeddings"][number], "eigenvalues": entry.arrays["eigenvalues"][number]}
     return Entry(entry.meta["draws"][number], arrays)
 
@@ -73,8 +76,8 @@ def draw_of_shard(entry: Entry, number: int) -> Entry:
 def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response:
     """Return the response with the selected draws of a job; all scales in `spec` must be numbers, not auto.
 
-    If a shard is deleted before it is sent, the response aborts. Raises `ProblemError`, for example ``not-acceptable``,
-    ``slice-out-of-range`` or ``result-damaged``.
+    If draws are deleted before they are sent, the response ends early and the connection is closed. Raises
+    `ProblemError`, for example ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, RESULT_MEDIA)
     points = Selection.from_query(query.points, spec.n, "points")
@@ -118,9 +121,11 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
 
 @dataclass(frozen=True)
 class _DrawReader:
-    """Reads the selected points of the selected draws of a job; keeps the shard that it has read last.
+    """Reads the selected points of the selected draws of a job.
 
-    `heads` (metadata) and `eigenvalues` grow with the draws that are read.
+    `positions` are the numbers of the selected draws among all draws of the job, scale by scale. Draws are stored by
+    shards, each made by one task; `latest` keeps the shard that was read last. `heads` (metadata) and `eigenvalues`
+    grow with each draw that is read.
     """
 
     results: ResultStore
@@ -143,12 +148,12 @@ class _DrawReader:
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def start(self) -> Iterator[Array]:
-        """Return all embeddings; reads the first one now, so that an error is raised before the response starts."""
+        """Return an iterator over all embeddings; the first is read now, to raise errors before the response starts."""
         matrices = self.embeddings()
         return chain(list(islice(matrices, 1)), matrices)
 
     def embeddings(self, start: int = 0) -> Iterator[Array]:
-        """Yield the embeddings from the draw at position `start` on."""
+        """Yield the embeddings of the selected draws, without the first `start` ones."""
         for position in self.positions[start:]:
             try:
                 entry = self._read(position)
@@ -159,7 +164,7 @@ class _DrawReader:
             yield self.points.select(entry.arrays["embedding"])
 
     def _read(self, position: int) -> Entry:
-        """Return the draw at a position among the job's draws; raises as `ResultStore.fetch_entry`."""
+        """Return the draw at a position among all draws of the job; raise `ProblemError` if it is gone or damaged."""
         shard, number = divmod(position, self.spec.per_shard)
         if shard not in self.latest:
             self.latest.clear()

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["analyses"])
 
-REFIT_SHARE = 0.8  # time of an embedding of half of the points, relative to the fit
+REFIT_SHARE = 0.8  # time to embed a random half of the points, relative to the time of the posterior's fit
 _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
 
 
@@ -144,13 +144,14 @@ async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores
     **creates_job(**ON_POSTERIOR, _422="Out of range, published, or too few points."),
 )
 async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Find the scale at which draws spread as much as embeddings of random halves of the data, by their medians.
+    """Find the scale at which draws of a posterior spread as much as embeddings of random halves of the data.
 
-    The result has `scale`, `ratio` of the medians at this scale, `rank_correlation` of the two spreads over points,
-    `slope` of spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread hardly
-    depends on the scale, so that the data do not determine the scale), the `trace` of (scale, ratio), `notes` (warnings
-    about a scale that is saturated, not matched or poorly correlated), and the arrays `half_sample_spread` and
-    `draw_spread` (n,). A calibration with the defaults determines `scale=auto` of later draws and summaries of this
+    Each point has a spread over draws and a spread over embeddings of halves; their medians over the points are made
+    equal. The result has `scale`, `ratio` of the medians at this scale, `rank_correlation` of the two spreads over
+    points, `slope` of spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread
+    hardly depends on the scale, so that the data do not determine the scale), the `trace` of (scale, ratio), `notes`
+    (warnings about a scale that is saturated, not matched or poorly correlated), and the arrays `half_sample_spread`
+    and `draw_spread` (n,). A calibration with the defaults determines `scale=auto` of later draws and summaries of this
     posterior.
     """
     return await job_response(stores, partial(_calibration, stores, id_, body), wait)
@@ -184,7 +185,7 @@ async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Respon
 
 
 def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> SummarySpec:
-    """Return the `SummarySpec` of a request; without a scale, the scale is calibrated if possible, and otherwise 1.
+    """Return the `SummarySpec` of a request; a scale that the request lacks is calibrated if possible, otherwise 1.
 
     Raises
     ------
@@ -202,7 +203,7 @@ def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> Summar
 
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
-    """Return the job of a summary; if it needs a calibration first, all live workers share the embeddings of halves."""
+    """Return the job of a summary; a calibration that it needs first is shared by all live workers."""
     if spec.calibrated and stores.posteriors.calibration(record.id) is None:
         parts = shards_of(spec, "half-samples", REFIT_SHARE * record.seconds * HALF_SAMPLES)
         return analysis_job(stores, spec, posterior=record.id, parts=parts)
@@ -291,12 +292,12 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
 
 
 def _refuse_space(kind: str, space: dict[str, Any]) -> None:
-    """Raise `InvalidParameterError` if a request gives a standardization or a metric to a map that has its own.
+    """Raise `InvalidParameterError` if a request sets standardize or metric for a map that was computed with its own.
 
-    `kind` is embedding or posterior, for the message; `space` has what the request gives.
+    `kind` is embedding or posterior, for the message. `space` has standardize and metric if the request sets them.
     """
     for name, value in space.items():
         raise InvalidParameterError(
-            f"{name}={value!r} has no effect on a given {kind}, whose {name} was chosen when it was computed.",
+            f"{name}={value!r} has no effect here: the {name} of the {kind} was chosen when it was computed.",
             remedy=f"Leave {name} out. For another {name}, give the data set and the method in place of the {kind}.",
         )

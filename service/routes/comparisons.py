@@ -43,15 +43,15 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
 async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Compare maps of a data set, and say which to show: for neighbors, for distances across the map, for groups.
 
-    Each method is audited on the same halves of the data; methods that are clearly behind in all questions stop after
-    two pairs of halves. All live workers share the work. The result has `sentences`, at most one for each question,
-    `best`, the label by question or null, `as_good`, `asks` (what all audits ask for first), and `rows`, one for each
-    method in the order of the request: `label`, `title`, `method`, `parameters`, `embedding` (its id) and `links`,
-    `level`, `verdict`, `lines`, `remains` and `facts` of its audit, `seconds`, `figures`, `eigenvalues`, `notes`,
-    `scores`, and `problem`: the reason if the method cannot embed the data, has no room, or failed. The other methods
-    continue. Halves and results of the audits are stored: POST /v1/audits of a row that is not preliminary is done at
-    once. With `align` also the embeddings, by their labels, rotated and scaled for display. While the job runs, GET
-    /v1/jobs/{id}/result?partial=true has the rows so far.
+    Each method is audited on the same random halves of the data; methods that are clearly behind in all questions stop
+    after two pairs of halves. All live workers share the work. The result has `sentences`, at most one for each
+    question, `best`, the label by question or null, `as_good`, `asks` (what all audits ask for first), and `rows`, one
+    for each method in the order of the request: `label`, `title`, `method`, `parameters`, `embedding` (its id) and
+    `links`, `level`, `verdict`, `lines`, `remains` and `facts` of its audit, `seconds`, `figures`, `eigenvalues`,
+    `notes`, `scores`, and `problem`: the reason if the method cannot embed the data, has no room, or failed. The other
+    methods continue. The maps of the halves and the audits are stored, so that POST /v1/audits of a row that is not
+    preliminary is done at once. With `align` the result also has the embeddings, by their labels, rotated and scaled
+    for display. While the job runs, GET /v1/jobs/{id}/result?partial=true has the rows so far.
 
     With `audit` false the rows have scores alone, and no map is chosen.
     """
@@ -81,9 +81,9 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
 
 
 def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a row, and the standardization and metric of the request unless the plan includes them.
+    """Return the plan of one method, and the request's standardize and metric unless the plan includes them.
 
-    An error names the row by its number.
+    Raises `InvalidParameterError`, which names the method by its `number` in the request.
     """
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     try:
@@ -97,7 +97,7 @@ def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, 
 
 
 def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
-    """Raise a problem if the embeddings, or the truth to which they are aligned, have different dimensions."""
+    """Raise `InvalidParameterError` if the embeddings, or the truth to align them to, have different dimensions."""
     if body.align is None:
         return
     dimensions = {plan.spec.n_components for plan in plans}
@@ -121,7 +121,7 @@ def _comparison(
     planned: list[tuple[Plan, dict[str, Any]]],
     judged: ScoreSpec,
 ) -> ComparisonSpec:
-    """Return the specification of a comparison; a row whose method cannot run has the problem that prevents it."""
+    """Return the specification of a comparison; the row of a method that cannot run has a `problem` with the reason."""
     audited: dict[str, Any] = {}
     if body.audit:
         audited = {

@@ -62,7 +62,7 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Array, Dataset
 from worker.stores import Stores
 
-MAX_DELETE_ATTEMPTS = 5  # attempts to delete a data set to which jobs may be adding posteriors and embeddings
+MAX_DELETE_ATTEMPTS = 5  # attempts to delete a data set while jobs add posteriors and embeddings of it
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -148,9 +148,9 @@ Roles = Annotated[UploadQuery, Depends()]
 async def _receive_upload(
     request: Request, stores: TenantStores, options: UploadQuery
 ) -> AsyncIterator[Callable[[], Table]]:
-    """Yield a function that reads the table in a request's body; reserves a reader process while the context lasts.
+    """Receive a request's body, and yield a function that reads the table in the body.
 
-    A small and simple body needs no reader process.
+    While the context lasts, a reader process is reserved, unless the body is so small and simple that none is needed.
     """
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers

@@ -58,7 +58,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
-RECENT_SECONDS = 1.0  # a posterior that another process has deleted is found for at most this long
+RECENT_SECONDS = 1.0  # after another process has deleted a posterior, this process still finds it for this long
 MAX_RECENT = 4096
 
 
@@ -184,9 +184,9 @@ async def weights(
 
 
 class RecentPosteriors:
-    """Cache of the records of posteriors, each for `RECENT_SECONDS`, so that most draws need no query for the record.
+    """Cache of posteriors' records, each kept for `RECENT_SECONDS`, so that most requests for draws do not read one.
 
-    `stores_of` returns the stores of a tenant.
+    `stores_of` is called with a tenant and returns the stores of this tenant.
     """
 
     def __init__(self, stores_of: Callable[[str], Stores]) -> None:
@@ -194,18 +194,22 @@ class RecentPosteriors:
         self._records: dict[tuple[str, str], tuple[PosteriorRecord, float]] = {}
 
     async def require(self, tenant: str, id_: str) -> PosteriorRecord:
-        """Return the record of a fitted posterior; raises as `require_posterior`."""
+        """Return the record of a posterior; raise `ProblemError` if the tenant has no such posterior, or not yet."""
         records, began = self._records, time.monotonic()
         record, until = records.get((tenant, id_), (None, 0.0))
         if record is None or until < began:
             record = await run_in_threadpool(require_posterior, self._stores_of(tenant), id_)
             if len(records) >= MAX_RECENT:
                 records.clear()
-            records[tenant, id_] = (record, began + RECENT_SECONDS)  # `clear` may have replaced the dict meanwhile
+            # If `clear` has been called meanwhile, this is the old dict, and a record that may be outdated is not kept.
+            records[tenant, id_] = (record, began + RECENT_SECONDS)
         return record
 
     async def state(self, tenant: str, id_: str) -> str | None:
-        """Return a text that changes when the posterior does; None if it does not exist; raises `redis.RedisError`."""
+        """Return a text that changes when the posterior changes, or None if the posterior does not exist.
+
+        Raises `redis.RedisError`.
+        """
         try:
             return (await self.require(tenant, id_)).state
         except ProblemError:
@@ -219,7 +223,8 @@ class RecentPosteriors:
 async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
     """Return a draw that a job makes, because the draw is slow or no sampler has made it in time.
 
-    The client can cancel the job. Raises as `finish`.
+    The client can cancel the job. Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job
+    failed or was cancelled.
     """
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
@@ -235,9 +240,10 @@ async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddres
 async def _calibrated(
     stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
 ) -> tuple[float, Sequence[dict[str, Any]]]:
-    """Return the calibrated scale of a posterior and the warnings about it; calibrate first if necessary.
+    """Return the calibrated scale of a posterior's draws and the warnings about it; calibrate first if necessary.
 
-    Raises as `finish`, and `InvalidParameterError` if the posterior cannot be calibrated.
+    Raises `UnfinishedJobError` if the calibration takes more than `wait` seconds, `ProblemError` if it failed or was
+    cancelled, and `InvalidParameterError` if the posterior cannot be calibrated.
     """
 
     def submit() -> Job:
@@ -277,7 +283,7 @@ def _result(
 
 
 def _weights_job(stores: Stores, record: PosteriorRecord, spec: WeightsSpec) -> Job:
-    """Return the job that computes the weights of a draw; raise a problem if there is no room to store the weights."""
+    """Return the job that computes the weights of a draw; raise `ProblemError` if there is no room to store them."""
     shape = (record.n, record.spec["n_neighbors"])
     require_storage(stores, file_bytes(shape, shape), f"The weights of {record.n:,} points")
     is_quick = record.single_draw_seconds <= QUICK_SECONDS
@@ -300,7 +306,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
 
 
 def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
-    """Return the specification of draws of a posterior; `draws` has the fields that the request determines."""
+    """Return the specification of draws of a posterior; `draws` are fields of `DrawsSpec` that the request sets."""
     return DrawsSpec(
         n=record.n,
         p=record.spec["n_components"],
@@ -312,7 +318,7 @@ def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) 
 
 
 def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, priority: Priority) -> Job:
-    """Return the job that makes draws: an open one, one whose draws are stored, or a new one."""
+    """Return the job that makes draws: an equal one that is open or whose draws are stored, else a new one."""
     calibrated = calibrated_spec(stores, record.id, spec)[0]
     is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(

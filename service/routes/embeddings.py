@@ -169,14 +169,17 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wai
 
 
 async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry]:
-    """Return the record and the result of an embedding, which is computed if it is missing; raises as `finish`."""
+    """Return the record and the result of an embedding, which is computed if it is missing.
+
+    Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job failed or was cancelled.
+    """
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
     submit = partial(_embedding_job, stores, record)
     return record, await load_or_compute(stores, record.spec, record.recipe.dataset, submit, wait)
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
-    """Return the last job for an embedding, or a new one if there is none or the last one's result is gone."""
+    """Return the last job for an embedding whose result is missing, or a new one if there is none or it succeeded."""
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.status != "succeeded":
         return job
@@ -184,7 +187,7 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
 
 
 def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
-    """Return the job that places new points in an embedding; raise a problem if its method cannot."""
+    """Return the job that places new points in an embedding; raise `InvalidParameterError` if the method cannot."""
     recipe = stores.embeddings.fetch(id_).recipe
     embedder = method_of(recipe.method)
     if embedder.restore is None:

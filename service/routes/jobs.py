@@ -143,7 +143,7 @@ def cancel(
 def _delete(stores: Stores, id_: str) -> Job:
     """Remove the record and the results of an ended job of the tenant, and return the job.
 
-    If the record has expired, the results are removed, and ``job-not-found`` is raised.
+    If the record has expired, the results are removed, and `ProblemError` (``job-not-found``) is raised.
     """
     job = stores.jobs.get(id_)
     if job is None or not job.is_open:

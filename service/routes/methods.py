@@ -31,7 +31,7 @@ _VARIANTS = {
     "change when the data are shifted, turned or rescaled, and scale 0 is LLE.",
     "published": "The equations as published; the fit's diagnostics describe their effect on the data.",
 }
-# Title, description, and the members of the request that the method does not use.
+# By the name of a method: title, description, and the members of the request that the method does not use.
 _POSTERIORS = {
     "em": (
         "GLLE, given the data",
@@ -103,7 +103,7 @@ def list_methods(
 
 @router.get("/v1/methods/{name}", summary="Describe a method", responses=failures(_404="No such method."))
 def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodOut:
-    """Return one method, as in the list; other usual spellings of its name, such as tsne, are accepted."""
+    """Return one method, as in GET /v1/methods; other usual spellings of its name, such as tsne, are accepted."""
     methods = catalog()
     if (method := methods.get(canonical(name))) is None:
         remedy = f"{suggestion(name)}Use one of {', '.join(methods)}."
@@ -112,7 +112,7 @@ def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodO
 
 
 def _linked(method: MethodOut) -> MethodOut:
-    """Return a copy of a method, with the path prefix of this request in its links."""
+    """Return a copy of a method's description, with the path prefix of the current request in its links."""
     return method.model_copy(update={"links": {name: address(path) for name, path in method.links.items()}})
 
 
@@ -125,7 +125,7 @@ def list_scores() -> ScoreList:
 
 @cache
 def catalog() -> dict[str, MethodOut]:
-    """Return the descriptions of all methods by name, in display order; their links have no prefix."""
+    """Return the descriptions of all methods by name, in display order; links have no path prefix (see `_linked`)."""
     methods = [*map(_posterior, _POSTERIORS), *map(embedding_method, registry.METHODS.values())]
     return {method.name: method for method in methods}
 

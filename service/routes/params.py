@@ -35,14 +35,14 @@ from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redact_keys
 from worker.stores import Stores
 
-STRICT = "/v1/"  # other paths ignore unknown parameters, because browsers, links and load balancers add some
+STRICT = "/v1/"  # only below this path unknown parameters are refused: browsers and load balancers add some elsewhere
 _MIN_NAME_SIMILARITY = 0.6  # a name is suggested only if it is at least this similar
-_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested so far
+_PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # results of `_query_parameters` by endpoint, as a cache
 CONTENT_STAYS = "\n\nName and tags are not part of the content: its id and the ETags of its arrays stay."
 
 
 async def _stores(request: Request) -> Stores:
-    """Return the stores of the request's tenant; async, because FastAPI would call a plain function in a thread."""
+    """Return the stores of the request's tenant; async, because FastAPI calls a plain function in a thread."""
     stores: Stores = request.app.state.stores_of(request.scope[TENANT])
     return stores
 
@@ -73,7 +73,7 @@ class DirectRoute(APIRoute):
 
 
 async def require_known_query(request: Request) -> None:
-    """Refuse query parameters that the route does not have, and several values for a parameter that takes one.
+    """Raise `ProblemError` for query parameters that the route does not have, and several values of one that takes one.
 
     A result may be cached for a year, so a misspelled parameter must not be ignored. Every route depends on this
     function, which is async because FastAPI would call a plain function in a thread.
@@ -212,7 +212,10 @@ ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}
 
 
 def creates_job(**problems: str) -> dict[str, Any]:
-    """Return the arguments for the decorator of a route that creates a job; `problems` are as for `failures`."""
+    """Return the arguments for the decorator of a route that creates a job.
+
+    `problems` are texts about error statuses, such as ``_404="No such job."`` (see `failures`).
+    """
     done = {200: {"model": JobOut, "description": "The job has succeeded: see links.result."}}
     return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **failures(**problems)}}
 
@@ -235,7 +238,8 @@ def returns_arrays(
 ) -> dict[str, Any]:
     """Return the arguments for the decorator of a route whose immutable result is available in several media types.
 
-    `model` describes the JSON. `has_scale` documents the headers of calibrated scales, and `may_be_job` a 202.
+    `model` describes the JSON. `has_scale` documents the headers with the scale of draws, and `may_be_job` the status
+    202. `problems` are texts about error statuses, such as ``_404="No such job."`` (see `failures`).
     """
     done: dict[str, Any] = {"description": description, "content": forms(media)}
     done |= {"model": model} if model else {}

@@ -180,13 +180,13 @@ def delete_posterior(id_: Id, stores: TenantStores) -> Response:
 
 
 def _open_job(stores: Stores, id_: str) -> Job | None:
-    """Return the last job that was to fit a posterior; None if the posterior exists, or no job is known."""
+    """Return the last job whose task was to fit a posterior; None if the posterior exists or there is no such job."""
     job = stores.jobs.claim_holder(id_)
     return None if job is None or stores.posteriors.get(id_) is not None else job
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Job:
-    """Return the posterior if it exists, else the job that fits it; raise problems that are known before a fit."""
+    """Return the posterior if it exists, else the job that fits it; raise the errors that are known before a fit."""
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
@@ -202,7 +202,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
-    """Return the data set and the specification of a fit; raise problems that are known without reading the data."""
+    """Return the data set and the specification of a fit; raise the errors that are known without reading the data."""
     spec = body.fit_spec()
     dataset = stores.datasets.fetch(body.dataset)
     if body.neighbors is not None:
@@ -215,10 +215,10 @@ def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 
 
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
-    """Return how many neighbors a data set lists for each of n points; raise a problem unless they are valid."""
+    """Return how many neighbors the data set `id_` lists for each of n points; raise an error unless they are valid."""
     dataset = stores.datasets.fetch(id_)
     require_rows("neighbors", dataset.n, n)
-    min_neighbors = max(2, dataset.d - 1)  # minus 1, as a row may also list the point itself
+    min_neighbors = max(2, dataset.d - 1)  # one less than the columns: a row may also list the point itself
     require_within("n_neighbors", min_neighbors)
     require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])

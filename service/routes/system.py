@@ -171,14 +171,14 @@ async def metrics(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Documents:
-    """The OpenAPI contract and its page as bytes: making them for each request would take 20 ms of the event loop."""
+    """The OpenAPI contract and its page as bytes, made once: each time takes 20 ms of the event loop."""
 
     contract: StaticBody
     page: StaticBody
 
     @classmethod
     def of(cls, contract: dict[str, Any], prefix: str) -> Self:
-        """Return the contract and the page of a service whose paths are below `prefix`, such as ``/glle``, or empty."""
+        """Return the contract and the page of a service below the path `prefix`, such as ``/glle``; empty for none."""
         servers = {"servers": [{"url": prefix}]} if prefix else {}
         return cls(
             StaticBody.of(json.dumps(contract | servers).encode(), {"Content-Type": "application/json"}),

@@ -27,7 +27,7 @@ def set_prefix(text: str) -> None:
 
 
 def address(path: str) -> str:
-    """Return a path of the API, such as ``/v1/jobs/job_1``, as the client knows it: behind the request's prefix."""
+    """Return a path of the API, such as ``/v1/jobs/job_1``, as the client must send it: with the request's prefix."""
     return _PREFIX.get() + path
 
 

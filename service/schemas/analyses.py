@@ -160,7 +160,7 @@ class EmbeddingOut(RecipeOut):
 
     @classmethod
     def from_entry(cls, entry: Entry) -> Self:
-        """Return the description of a stored embedding; `entry` has its metadata and arrays."""
+        """Return the description of a stored embedding; `entry` has the metadata and arrays of the embedding."""
         members = {name: value for name, value in entry.meta.items() if name != "sha256"}
         links = embedding_links(members["id"], members["dataset"])
         if members.get("map") is not None:
@@ -169,7 +169,7 @@ class EmbeddingOut(RecipeOut):
 
 
 class ListedEmbeddingOut(RecipeOut):
-    """Item of the list of embeddings: an embedding that was requested, whether it is computed or not."""
+    """Item of the list of embeddings: an embedding that was requested, whether or not it has been computed."""
 
     name: str | None = Field(description="Set by PATCH.")
     tags: list[str] = Field(description="Set by PATCH.")
@@ -235,7 +235,7 @@ class PointsIn(CommandIn):
 
 
 class TransformIn(PointsIn, SampleIn):
-    """New points to embed in a posterior's reference embedding and, with `n_draws`, in draws."""
+    """New points to embed in a posterior's reference embedding and, unless `n_draws` is 0, in draws."""
 
     n_draws: int = Field(
         default=0, ge=0, description="Draws for the mean and covariance of each new point: none, or at least two."
@@ -259,7 +259,7 @@ class ReconstructionsIn(SampleIn):
 
 
 class CalibrationIn(CommandIn):
-    """Request to calibrate the scale: how many random halves of the data, and how many draws, to compare."""
+    """Request to calibrate the scale of a posterior's draws: numbers of random halves of the data and of draws."""
 
     n_resamples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
     n_draws: int = Field(default=CALIBRATION_DRAWS, ge=4, le=1000, description="Draws at each trial scale.")

@@ -18,7 +18,7 @@ Matrix = list[Row]
 
 # An entry in the Attributes section of a docstring: names, the axes of an array or another type, and indented text.
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (\(.*?\))?.*\n((?: {4}.*\n?)*)", re.MULTILINE)
-_FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # names that modules import for type checkers only
+_FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # the engine imports these only if TYPE_CHECKING
 _MODELS: dict[Any, type[BaseModel]] = {}  # models that `fields_of` has derived, by result type
 
 
@@ -109,7 +109,10 @@ def _is_array(hint: Any) -> bool:
 
 
 def _json_type(hint: Any, axes: str) -> Any:
-    """Return the type in JSON for a type hint: a list for a tuple, a model for an array or a result type."""
+    """Return the type in JSON for a type hint: a list for a tuple, a model for an array or a result type.
+
+    `axes` names the axes of an array, such as ``(n, p)``.
+    """
     if _is_array(hint):
         return (VectorOut, MatrixOut, CubeOut)[len(re.findall(r"\w+", axes)) - 1]
     if get_origin(hint) is tuple:

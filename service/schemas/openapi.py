@@ -1,4 +1,4 @@
-"""Additions to FastAPI's OpenAPI contract (problems, security, links, headers, examples, bounds), and a page for it.
+"""Additions to FastAPI's OpenAPI contract (problems, security, links, headers, examples, bounds), and its HTML page.
 
 The page is HTML with one script and one style, both inline, and has a form for each route that sends the request.
 """
@@ -22,7 +22,7 @@ _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
 
 _NAMING = {"name": "roll", "tags": ["demo"]}
 
-# Request bodies by operation id. They work in this order once the ids in them are replaced.
+# Example bodies by operation id. Each is accepted once the ids in the request are those of resources that exist.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "synthetic": {"name": "swiss_roll", "n": 500, "seed": 0},
     "fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rename_embedding": _NAMING,
 }
 
-# Name of a link -> target operation and its body. If there is no body, the id goes into the path.
+# Name of a link -> operation to call, and its body. If there is no body, the id goes into the path.
 Links = dict[str, tuple[str, dict[str, str]]]
 
 _OF_DATASET: Links = {
@@ -143,7 +143,10 @@ def _operations(contract: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]
 
 
 def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> None:
-    """Add the problem schema, the bearer scheme and the problems of every request; remove FastAPI's error schema."""
+    """Add the bearer scheme, and to each operation its security and the errors that many routes share.
+
+    FastAPI's own error schemas are removed.
+    """
     contract["components"]["securitySchemes"] = {"bearer": _SECURITY}
     schemas = contract["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):

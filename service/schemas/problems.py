@@ -49,7 +49,7 @@ _PLAIN = {
 _OF_PYDANTIC = re.compile("^Value error, | after validation")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PARAMETER = re.compile(r"\{.*?\}")
-_RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # Retry-After in seconds, by code or status
+_RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # seconds for Retry-After, by code or status
 
 
 class WayOut(BaseModel):

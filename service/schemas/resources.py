@@ -22,7 +22,8 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
-PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # limit of a preview's points; bytes of a row besides its values
+# A preview shows points of at most PREVIEW_BYTES; each counts PREVIEW_ROW_BYTES besides its values.
+PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64
 MAX_COUNTER = 2**64 - 1  # seeds and indices are 64-bit inputs of a counter-based random generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
@@ -95,9 +96,10 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     )
 
     def fit_spec(self, given_neighbors: int | None = None) -> FitSpec:
-        """Return the engine's specification of the fit; raises an error for parameters that do not go together.
+        """Return the engine's specification of the fit.
 
-        `given_neighbors` is the number of neighbors of each point, if the request names a data set of neighbors.
+        `given_neighbors` is the number of neighbors of each point if the request names a data set of neighbors, and
+        None if the fit searches them. Raises `InvalidParameterError` for parameters that do not go together.
         """
         spec = FitSpec(**self.model_dump(exclude={"dataset", "neighbors"}))
         return spec if given_neighbors is None else with_neighbors(spec, {}, given_neighbors)

@@ -84,7 +84,7 @@ class SampleOut(BaseModel):
 
 
 class QuantilesOut(BaseModel):
-    """Quantiles over the points of three measures of a summary, one number for each level."""
+    """Quantiles, over the points, of three arrays of a summary: one number for each of the `levels`."""
 
     levels: Row
     spread: Row
@@ -93,7 +93,7 @@ class QuantilesOut(BaseModel):
 
 
 class SpectrumOut(BaseModel):
-    """Eigenvalues of the draws of a summary, with one row for each draw."""
+    """Eigenvalues of the draws that a summary describes, with one row for each draw."""
 
     eigenvalues: Matrix
     relative_gaps: list[float | None] = Field(description="Null if the solver did not estimate the next eigenvalue.")
@@ -101,7 +101,7 @@ class SpectrumOut(BaseModel):
 
 
 class SummaryArraysOut(BaseModel):
-    """Arrays of a summary, with a row for each point."""
+    """Arrays of a summary of draws, with a row for each point."""
 
     consensus: MatrixOut = Field(description="(n, p), the mean position, after generalized Procrustes alignment.")
     covariance: CubeOut = Field(description="(n, p, p) of the position of each point over the draws.")
@@ -113,17 +113,17 @@ class SummaryArraysOut(BaseModel):
 
 @fields_of(Calibration)
 class CalibrationFactsOut(BaseModel):
-    """Outcome of a calibration of the scale."""
+    """Outcome of a calibration of the scale of a posterior's draws, without its arrays."""
 
     notes: list[NoteOut] = Field(description="Doubts about the scale.")
 
 
 @fields_of(Regions)
 class RegionsOut(BaseModel):
-    """Ellipses, or ellipsoids, around the points of an embedding.
+    """Ellipses, or ellipsoids, around the points of an embedding, for each of several levels.
 
-    The region of a level contains this share of the positions of a point. Its half-axes are the radius of the level
-    times the array `half_axes`.
+    The regions of the level 0.9 contain 90 % of the resampled positions of their points. The half-axes of the regions
+    of a level are the array `half_axes`, multiplied by the radius of this level.
     """
 
 
@@ -151,7 +151,7 @@ class TransformArraysOut(BaseModel):
 
 
 class TransformOut(SampleOut):
-    """New points, embedded by their weights on the training points."""
+    """New points, embedded by their LLE weights on the training points of a posterior."""
 
     dataset: str = Field(description="Id of the new points.")
     n_draws: int = Field(description="Number of draws; 0 for none.")
@@ -188,11 +188,11 @@ class WeightsOut(SampleOut):
 
 @arrays_of(Calibration)
 class CalibrationArraysOut(BaseModel):
-    """The two spreads of each point that a calibration compares."""
+    """The spread of each point over embeddings of random halves of the data, and its spread over draws."""
 
 
 class CalibrationOut(CalibrationFactsOut):
-    """Result of a calibration of the scale."""
+    """Result of a calibration of the scale of a posterior's draws."""
 
     engine: str = Field(description="Version of the engine's numbers.")
     n_resamples: int = Field(description="Number of random halves of the data.")
@@ -218,7 +218,7 @@ class CoordinatesOut(EmbeddingOut):
 
 
 class PlacedOut(BaseModel):
-    """New points, placed in an embedding by the embedding's map."""
+    """Positions of new points in an embedding, computed by the embedding's map."""
 
     dataset: str = Field(description="Id of the new points.")
     embedding: str = Field(description="Id of the embedding.")
@@ -227,7 +227,7 @@ class PlacedOut(BaseModel):
 
 @fields_of(Answer, "share", "error")
 class AnswerOut(BaseModel):
-    """How much of one aspect of a map another sample would show, from 0 to 1."""
+    """How much of one aspect of a map (such as its neighborhoods) another sample would show, from 0 to 1."""
 
     of_islands: list[float] | None = Field(description="The share of each island; null for the arrangement.")
 
@@ -344,9 +344,9 @@ class MapFactsOut(BaseModel):
         description="Share of a point's 15 neighbors in ten principal components that the map keeps, beyond chance."
     )
     straight: float | None = Field(
-        description="Rank correlation of the distances in maps of halves with those in the data."
+        description="Rank correlation of distances in maps of halves of the data with Euclidean distances in the data."
     )
-    along: float | None = Field(description="Rank correlation with distances along the data instead.")
+    along: float | None = Field(description="The same with geodesic distances: paths over nearest neighbors.")
     islands: int = Field(description="Islands of the map.")
     trusted: int = Field(description="Islands that can be trusted.")
     grouped: float = Field(description="Share of the points on trusted islands.")
@@ -371,7 +371,7 @@ class ComparedOut(BaseModel):
     )
     verdict: str | None = Field(default=None, description="Verdict of its audit.")
     lines: list[LineOut] | None = Field(default=None, description="The verdict by lines.")
-    is_preliminary: bool = Field(default=False, description="Whether the map is clearly behind, or not audited yet.")
+    is_preliminary: bool = Field(default=False, description="Whether its audit stopped early, or has not ended yet.")
     remains: float | None = Field(default=None, description="R^2 over samples, as in an audit.")
     facts: MapFactsOut | None = Field(default=None, description="The measures that decide the questions.")
     links: dict[str, str] = Field(description=LINKS)

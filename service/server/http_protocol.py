@@ -2,7 +2,7 @@
 
 By default, h11 parses all received bytes without a pause, on the event loop. Here a connection parses at most
 `EVENTS_PER_ITERATION` events of h11 (heads, chunks and ends of messages) in one iteration of the event loop, so that
-other connections are served in between. A response to a request whose body was not read closes the connection.
+other connections are served in between. If a response begins before a long body has arrived, the connection is closed.
 httptools parses faster, but it sends chunks to clients of HTTP/1.0, accepts a missing or repeated Host, and adds
 trailers to the headers.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
-MAX_HEAD_BYTES = 64 * 2**10  # a longer request line with headers is refused
+MAX_HEAD_BYTES = 64 * 2**10  # a request line and headers with more bytes together are refused
 MAX_HEAD_LINES = 200  # lines of a request's head; browsers behind two proxies send some 40
 MAX_SMALL_CHUNKS = 2**14  # a body may have this many chunks, plus one for each `MIN_CHUNK_BYTES` received bytes
 MIN_CHUNK_BYTES = 64
 EVENTS_PER_ITERATION = 32  # events that a connection parses in one iteration of the event loop, in less than 1 ms
 SHORT_BODY_BYTES = 64 * 2**10  # a refused body of at most this many bytes is read, and the connection stays open
-LINGER_SECONDS = 30.0  # a refused body is discarded for this long, as some clients send it before they read
+LINGER_SECONDS = 30.0  # a refused body is discarded for this long: some clients read only after sending it all
 
 
 class BoundedConnection(h11.Connection):
@@ -40,7 +40,8 @@ class BoundedConnection(h11.Connection):
     Attributes
     ----------
     events_left
-        Number of events that `next_event` may still return before it returns `h11.PAUSED`.
+        Number of events that `next_event` may still return before it returns `h11.PAUSED`. The protocol sets it anew
+        in each iteration of the event loop.
     error
         The last protocol error that was raised for the client's bytes, or None.
 
@@ -146,7 +147,7 @@ class HttpProtocol(H11Protocol):
 
     @property
     def is_arriving(self) -> bool:
-        """Whether the client may still be sending a request."""
+        """Whether bytes of a request may still arrive: its body is incomplete, or it was malformed."""
         return self.conn.their_state in {h11.SEND_BODY, h11.ERROR} or self.conn.error is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
@@ -180,10 +181,10 @@ class HttpProtocol(H11Protocol):
             self.flow.resume_reading()
 
     def linger(self, transport: asyncio.Transport) -> None:
-        """Send the end of the stream, and discard what the client still sends; close after `LINGER_SECONDS`."""
+        """End the stream to the client, discard what the client still sends, and close after `LINGER_SECONDS`."""
         self.is_lingering = True
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is not None and not cycle.response_complete:  # its request was malformed
+        if cycle is not None and not cycle.response_complete:  # the request was malformed, so its route must stop
             cycle.disconnected = True
             cycle.message_event.set()
         self._unset_keepalive_if_required()
@@ -218,13 +219,13 @@ class HttpProtocol(H11Protocol):
         await self._app(scope, receive, send_closing)
 
     def _has_long_rest(self, scope: Scope) -> bool:
-        """Return whether the body is long or of unknown length, or the client waits for `100 Continue` to send it."""
+        """Return whether a request's body is long, of unknown length, or sent only after a `100 Continue`."""
         length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
         return length is None or length > SHORT_BODY_BYTES or self.conn.they_are_waiting_for_100_continue
 
 
 def _problem(error: h11.RemoteProtocolError | None, detail: str) -> Problem:
-    """Return the problem for a request with a long head, with tiny chunks, or that is not valid HTTP."""
+    """Return the problem for a request that exceeds a limit (`error`, status 431 or 413), or is not valid HTTP."""
     status = 400 if error is None else error.error_status_hint
     if status == 431:
         return Problem(

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from service.middleware.answer_cache import AnswerCache
     from worker.stores import Stores
 
-FLUSH_SECONDS = 5.0  # a process sends its counts to Redis this long after the first count, and at each scrape
+# A process sends its counts to Redis this long after the first new count, and at each scrape that it answers.
+FLUSH_SECONDS = 5.0
 LOG_STATUS = "aof_last_write_status"
-UNKNOWN = float("nan")  # managed Redis servers hide some numbers
+UNKNOWN = float("nan")  # value of a gauge if a managed Redis server hides the number
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _COUNTERS = {
@@ -54,9 +55,9 @@ _COUNTERS = {
     ),
     "store_requests": ("Requests to the object store.", ("what", "result")),
     "store_bytes": ("Bytes written to and read from the object store.", ("direction",)),
-    "draws": ("Draws, by the solver that passed.", ("solver",)),
+    "draws": ("Draws, by the solver whose result was accepted.", ("solver",)),
     "draws_rejected": ("Results that the acceptance test rejected.", ("solver",)),
-    "sampler_draws": ("Draws of the samplers' lane groups: the requested ones, and all that were drawn.", ("what",)),
+    "sampler_draws": ("Draws by samplers, which draw four at once: the requested ones, and all.", ("what",)),
     "jobs_entered": ("Jobs that entered a status.", ("kind", "status")),
     "tasks_killed": ("Tasks whose process was killed.", ("queue",)),
 }
@@ -129,11 +130,14 @@ class _Deployment(Collector):
         self._stores = stores
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that Prometheus does not call `collect`, which needs Redis, when it registers this."""
+        """Return no metrics, because registration would otherwise call `collect`, which needs Redis."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics; of a Redis server without an answer only the gauge `glle_redis_up` or `glle_cache_up`."""
+        """Yield all metrics.
+
+        If a Redis server does not answer, its only metric is the gauge `glle_redis_up` or `glle_cache_up`, which is 0.
+        """
         versions = (glle_engine.__version__, np.__version__, platform.python_version())
         build = GaugeMetricFamily("glle_build_info", "Versions.", labels=("version", "numpy", "python"))
         build.add_metric(versions, 1)
@@ -156,9 +160,9 @@ class _Deployment(Collector):
         yield _gauge("glle_data_disk_bytes", "Bytes of the disk of the data folder.", disk.total)
 
     def _losses(self) -> Metric:
-        """Return the gauge `glle_data_lost`: for each reason 1 if data are lost for this reason, else 0.
+        """Return the gauge `glle_data_lost`: for each reason in `LOSSES` 1 if data are lost for this reason, else 0.
 
-        Raises as `RecordsMark.find_loss`.
+        Raises `redis.RedisError`, or `ProblemError` if the store of the files does not answer.
         """
         loss = self._stores.mark.find_loss(MAX_CHECK_AGE_SECONDS)
         gauge = GaugeMetricFamily(
@@ -220,7 +224,7 @@ class _Deployment(Collector):
             yield histogram
 
     def _shares(self) -> Metric:
-        """Return the gauge `glle_share_in_use`: by resource, the largest fraction of its share that any tenant uses.
+        """Return the gauge `glle_share_in_use`: by resource, the largest fraction of a tenant's share that is used.
 
         Raises `redis.RedisError`.
         """

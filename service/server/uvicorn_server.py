@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
-# The event loop runs this often before the socket closes, to accept queued connections, which it would reset.
+# Iterations of the event loop before the socket is closed, in which it accepts queued connections. Closing resets the
+# connections that are still queued.
 LAST_ITERATIONS = 16
 SETTLE_SECONDS = 0.5  # time in which connections that were accepted just before the shutdown may send a request
 TICK_SECONDS = 0.05
@@ -47,10 +48,10 @@ log = logging.getLogger(__name__)
 
 
 class Shutdown:
-    """State of an API process that shuts down.
+    """Tells whether an API process is shutting down, and ends the waits of its requests.
 
-    While `draining` is set, /readyz answers 503, and responses close their connections, so that clients connect to
-    another process.
+    From the signal on, `draining` is set: /readyz answers 503, and responses close their connections, so that clients
+    connect to another process.
     """
 
     def __init__(self, stores: Stores) -> None:
@@ -63,7 +64,7 @@ class Shutdown:
         self._stores.drawn.end()
 
     def require_not_draining(self) -> None:
-        """Raise ``draining`` if the process is shutting down."""
+        """Raise `ProblemError` (``draining``, 503) if the process is shutting down."""
         if self.draining.is_set():
             raise refuse(
                 "draining",
@@ -76,8 +77,8 @@ class Shutdown:
 class ApiServer(uvicorn.Server):
     """Uvicorn server with graceful shutdown.
 
-    After the signal it continues to serve for `settings.drain` seconds, so that load balancers can notice. 0 suffices
-    if another process accepts connections on the same socket.
+    After the signal it continues to serve for `settings.drain` seconds, so that load balancers notice the shutdown. 0
+    suffices if another process accepts connections on the same socket.
     """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
@@ -87,7 +88,7 @@ class ApiServer(uvicorn.Server):
                 backlog=ACCEPTED,
                 loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
-                log_level="debug" if settings.log_level == "debug" else "error",  # it warns of bad requests only
+                log_level="debug" if settings.log_level == "debug" else "error",  # it warns only of bad requests
                 access_log=False,  # `RequestMiddleware` writes the access log, with the route
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -146,7 +147,7 @@ class ApiServer(uvicorn.Server):
         """Serve for `seconds`, or until `is_over` returns true or a second signal arrives."""
         until, ticks = time.monotonic() + seconds, 0
         while time.monotonic() < until and not (is_over() or self.force_exit):
-            await self.on_tick(ticks)  # updates uvicorn's default headers
+            await self.on_tick(ticks)  # also updates the header Date of responses
             ticks += 1
             await asyncio.sleep(TICK_SECONDS)
 
@@ -154,7 +155,8 @@ class ApiServer(uvicorn.Server):
 def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
     """Renew the mark by which a loss of records or files is noticed (see worker/storage/mark.py).
 
-    If a Redis server or the file store does not answer, only a warning is logged.
+    `is_last` says that the process stops; the mark then includes the latest changes, too. If a Redis server or the file
+    store does not answer, only a warning is logged.
     """
     try:
         mark.renew(is_last=is_last)

@@ -55,7 +55,7 @@ def install(app: FastAPI) -> None:
 async def finish(stores: Stores, job: Job, wait: float) -> Job:
     """Wait until a job has succeeded, and return it.
 
-    Raises `UnfinishedJobError` after `wait` seconds, or the problem of a job that failed or was cancelled.
+    Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job failed or was cancelled.
     """
     job = await wait_until_ended(stores, job, wait)
     if job.is_open:
@@ -65,7 +65,10 @@ async def finish(stores: Stores, job: Job, wait: float) -> Job:
 
 
 async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
-    """Create a job by `submit`, wait until it has succeeded, and return 200 with the job; raises as `finish`."""
+    """Create a job by `submit`, wait until it has succeeded, and return 200 with the job.
+
+    Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job failed or was cancelled.
+    """
     job = await finish(stores, await run_in_threadpool(submit), wait)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return Response(JobOut.from_job(job).model_dump_json(), 200, headers, "application/json")
@@ -74,9 +77,10 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
 async def load_or_compute(
     stores: Stores, spec: AnalysisSpec, subject: str, submit: Callable[[], Job], wait: float
 ) -> Entry:
-    """Return the stored result of an analysis, or create its job and wait for the result; raises as `finish`.
+    """Return the stored result of an analysis, or create the analysis's job by `submit` and wait for the result.
 
-    `subject` is the id of the posterior or data set that the analysis is about.
+    `subject` is the id of the posterior or data set that the analysis is about. Raises `UnfinishedJobError` after
+    `wait` seconds, and `ProblemError` if the job failed or was cancelled.
     """
     find = partial(stores.find_result, spec, subject)
     return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
@@ -85,7 +89,8 @@ async def load_or_compute(
 async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
     """Create the job of a missing result by `submit`, wait for it, and return the result that `find` then reads.
 
-    Raises as `finish`, and ``result-gone`` if the result has been deleted in the meantime.
+    Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job failed or was cancelled, or if its
+    result was deleted meanwhile (``result-gone``).
     """
     job = await finish(stores, await run_in_threadpool(submit), wait)
     if (entry := await run_in_threadpool(find)) is None:
@@ -94,7 +99,7 @@ async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Call
 
 
 def result_gone(job: Job) -> ProblemError:
-    """Return the problem for a job that has succeeded, but whose result has expired or was deleted."""
+    """Return the error to raise for a job that has succeeded, but whose result has expired or was deleted."""
     detail = f"The result of job {job.id} has expired, or was deleted."
     remedy = "Send the request that created the job again, which computes the result again."
     return refuse("result-gone", 410, detail, remedy, job=job.id)
@@ -117,10 +122,10 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
 
 
 def submit_job(stores: Stores, priority: Priority, *, short: bool | None = None, **fields: Any) -> Job:
-    """Create and queue a job, or return the job of an equal request, which has the same `claim`.
+    """Create and queue a job, or return the job of an equal request, which has the same text `claim`.
 
-    `fields` go to `JobStore.create`. `short` says whether the job begins in the queue of interactive tasks; by default
-    it does if `priority` is interactive.
+    `fields` are arguments of `JobStore.create`, `claim` among them. `short` says whether the job begins in the queue of
+    interactive tasks; by default it does if `priority` is interactive.
     """
     short = priority == "interactive" if short is None else short
     job, created = stores.jobs.create(priority=priority, short=short, **fields)
@@ -140,11 +145,11 @@ def analysis_job(
     short: bool | None = None,
     parts: PartsSharding | None = None,
 ) -> Job:
-    """Return the job of an analysis: an open one, one whose result is stored, or a new one.
+    """Return the job of an analysis: an equal one that is open or whose result is stored, else a new one.
 
     `points` are the inline points of the request, if any. `short` says whether the job begins in the queue of
-    interactive tasks; by default it does if `priority` is interactive. `parts` are the shards of a long analysis, which
-    all live workers compute; such a job is never short.
+    interactive tasks; by default it does if `priority` is interactive. `parts` divides a long analysis among all live
+    workers (see `shards_of`); such a job is never short.
     """
     subject = posterior or spec.to_dict()["dataset"]
     for recipe in recipes_of(spec):

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 # A page has at most this many bytes of JSON, unless a single item has more, such as 10,000 names of features.
 MAX_PAGE_BYTES = 2**22
-MAX_READ_RECORDS = 1000  # a page reads at most this many records, which take some tens of milliseconds
+MAX_READ_RECORDS = 1000  # a page reads at most this many records, which takes some tens of milliseconds
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]
 Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
@@ -37,7 +37,7 @@ Cursor = Annotated[str | None, Query(description="`next` of the previous page.")
 async def page_response(
     records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any], BaseModel]
 ) -> Response:
-    """Return the response with one page of a list, made in a thread, because it would block the event loop too long.
+    """Return the response with one page of a list, made in a thread, because that takes too long for the event loop.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _page(records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any
 
 
 def position(cursor: str | None) -> str | None:
-    """Return the position in the list after which the page of a cursor begins; None for the first page.
+    """Return the position in the list after which a page begins, decoded from ?cursor=; None for the first page.
 
     Raises
     ------

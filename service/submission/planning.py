@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 SCORE_NEIGHBORS = 10
-MEMORY_FACTOR = 3  # expected memory of an embedding, relative to the arrays that it must hold
-MAX_GROUPS = 100  # groups that an audit compares
+MEMORY_FACTOR = 3  # expected memory of an embedding task, relative to the arrays that its method must hold at least
+MAX_GROUPS = 100  # groups of points (labels) that an audit compares; it compares all pairs
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ class Plan:
         return self.method.needs_labels(self.spec)
 
     def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
-        """Raise a problem if the method cannot embed the data set, or there is no room to store the embedding."""
+        """Raise `GlleError` if the method cannot embed the data set, `ProblemError` if there is no room to store it.
+
+        `labels` says whether the request has labels.
+        """
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.needs_labels)
         has_arrays = self.method.restore is not None and self.method.neighbor_map is None
@@ -84,13 +87,13 @@ class Plan:
     def priority(self, n: int) -> Priority:
         """Return ``interactive``, or ``batch`` if the embedding may exceed the time or memory of an interactive task.
 
-        An interactive task that exceeds them is stopped, and starts again as a batch task.
+        An interactive task that exceeds its time or memory goes on, or starts again, as a batch task.
         """
         is_long = self.method.compiles or MEMORY_FACTOR * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
         return "batch" if is_long else "interactive"
 
     def require_memory(self, n: int, settings: Settings) -> None:
-        """Raise ``too-much-memory`` if the arrays that the method needs for n points exceed the limit of a task."""
+        """Raise `ProblemError` (``too-much-memory``) if the method's arrays for n points exceed the limit of a task."""
         method, spec, allowed = self.method, self.spec, settings.method_bytes
         needed = method.least_bytes(n, spec)
         if needed <= allowed:
@@ -111,7 +114,7 @@ class Plan:
 
 
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method whose map is audited, and the entries of `space` that the plan does not include.
+    """Return the plan of a method whose map is audited, and `space`, or {} if the plan includes its entries.
 
     `space` has the standardization and the metric of the request, if any. If both are parameters of the method, the
     plan includes them, and the second value is empty; otherwise it is `space`. The map of the method glle is its mean,
@@ -135,7 +138,10 @@ def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, has_coordina
 
 
 def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
-    """Return the priority of a job that audits a method's map; raise if the method cannot embed halves of the data."""
+    """Return the priority of a job that audits a method's map.
+
+    Raises `GlleError` if the method cannot embed random halves of the data, which an audit needs.
+    """
     require_resamplable(dataset.n, dataset.d, plan.method, plan.spec)
     return plan.priority(dataset.n)
 
@@ -146,7 +152,14 @@ def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses:
     Parameters
     ----------
     uses
-        Which of `labels` and `truth` the method itself uses as inputs.
+        Which of `labels` and `truth` the methods or the alignment use, also without scores that need them.
+
+    Raises
+    ------
+    InvalidParameterError
+        For an unknown score, a score that these data do not allow, too many neighbors, and a truth that nothing uses.
+    InvalidShapeError
+        If labels or truth do not have a row for each point.
 
     """
     inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
@@ -221,12 +234,14 @@ def _neighbors(count: int | str, n: int) -> int:
 
 
 def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
-    """Check that `blocks` names a column of the data set or is the id of a data set of blocks, and return it.
+    """Return `blocks` after the check that it is a column of the data set, or the id of a data set with the blocks.
+
+    A block is a group of points that depend on each other, such as the samples of one subject.
 
     Raises
     ------
     InvalidParameterError
-        If `blocks` is neither a column that is no feature nor the id of a data set.
+        If `blocks` is neither a column of labels, colors or ids, nor the id of a data set.
     InvalidShapeError
         If the data set of blocks does not have a block for each point.
 
@@ -248,7 +263,7 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
 
 
 def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labels") -> None:
-    """Raise `InvalidShapeError` unless a data set has labels or one column of integers, for n points."""
+    """Raise `InvalidShapeError` unless a data set of n rows has labels, or consists of one column of integers."""
     require_rows(name, dataset.n, n)
     if dataset.has_labels:
         return

@@ -1,4 +1,4 @@
-"""Checks of a request before its job is queued; each raises a problem with its remedy."""
+"""Checks of a request before its job is queued; each raises `ProblemError` or `GlleError`, with a remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_DRAWS = 10_000  # draws in one job, all scales together
 
 
 def require_success(job: Job) -> None:
-    """Raise the problem of a job that failed or was cancelled."""
+    """Raise `ProblemError` if a job failed or was cancelled."""
     if job.error is not None:
         raise ProblemError(job.error)
     if job.status in {"cancelled", "cancelling"}:
@@ -43,7 +43,7 @@ def require_success(job: Job) -> None:
 
 
 def require_partial(job: Job) -> None:
-    """Raise a problem unless the job is an audit or a comparison, because other jobs have no partial result."""
+    """Raise `ProblemError` unless the job is an audit or a comparison: other jobs have no partial result."""
     if job.kind not in {"audit", "comparison"}:
         raise refuse(
             "no-partial-result",
@@ -55,9 +55,10 @@ def require_partial(job: Job) -> None:
 
 
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
-    """Return id and shape of a request's new points and, if they are inline, the points themselves, else None.
+    """Return id and shape of a request's new points, and the points themselves if they are in the body, else None.
 
-    Raises a problem unless the new points have the features of the training data; named features may be in any order.
+    Raises `GlleError` unless the new points have the features of the training data, of which named ones may be in any
+    order.
     """
     id_, shape, points, names = _given_points(stores, body.data if body.dataset is None else body.dataset)
     if points is None:
@@ -72,9 +73,9 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
 
 
 def audited_coordinates(stores: Stores, id_or_rows: str | list[Any], n: int) -> tuple[str, int, Array | None]:
-    """Return the id and the number of columns of a map's coordinates and, if they are inline, the array, else None.
+    """Return id and number of columns of a map's coordinates, and the array if it is in the request's body, else None.
 
-    Raises a problem unless there are n rows.
+    Raises `InvalidShapeError` unless there are n rows.
     """
     id_, (rows, columns), points, _ = _given_points(stores, id_or_rows)
     require_rows("coordinates", rows, n)
@@ -94,7 +95,10 @@ def require_rows(name: str, rows: int, n: int) -> None:
 def _given_points(
     stores: Stores, id_or_rows: str | list[Any] | None
 ) -> tuple[str, tuple[int, int], Array | None, list[str] | None]:
-    """Return id, shape and feature names of points, inline or of a data set, and the array if they are inline."""
+    """Return (id, shape, array, feature names) of points.
+
+    The array is None for the id of a data set; the names are None for rows in the request's body.
+    """
     if isinstance(id_or_rows, str):
         dataset = stores.datasets.fetch(id_or_rows)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
@@ -103,36 +107,41 @@ def _given_points(
 
 
 def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
-    """Raise a problem if all points of a data set are equal."""
+    """Raise `ProblemError` (``degenerate-data``) if all points of a data set are equal."""
     if all_points_equal(stores.datasets.values(dataset.id)):
         remedy = "Check that the data set was uploaded as intended; points have to differ."
         raise refuse("degenerate-data", 422, f"All {dataset.n:,} points of data set {dataset.id} are equal.", remedy)
 
 
 def require_within(name: str, value: int) -> None:
-    """Raise a problem if `n_neighbors`, `n_components` or `max_components` exceeds its limit."""
+    """Raise `ProblemError` if the parameter `name`, which is n_neighbors or n_components, is above its limit."""
     if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
         detail = f"{Way(name, value)} is too large; {allowed} are allowed."
         raise refuse("over-the-limit", 422, detail, f"Use {Way(name, allowed)} at most.", allowed=allowed)
 
 
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
-    """Return the error that says why resamples cannot measure the spread of a posterior, or None if they can.
+    """Return the error that says why random halves of the data cannot calibrate a posterior, or None if they can.
 
-    Resamples fail for draws from the prior, the published variant, neighbors that were given, and too few points.
+    They cannot for draws from the prior, for the published variant, if the request gave the neighbors, and for too few
+    points.
     """
     has_given_neighbors = neighbors_of(record.spec) is not None
     return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=has_given_neighbors)
 
 
 def require_calibratable(record: PosteriorRecord, source: Source = "posterior") -> None:
-    """Raise `InvalidParameterError` if resamples cannot calibrate the scale of a posterior."""
+    """Raise `InvalidParameterError` if random halves of the data cannot calibrate the scale of a posterior's draws."""
     if (obstacle := obstacle_to_resampling(record, source)) is not None:
         raise obstacle
 
 
 def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
-    """Raise a problem for too many draws (`total`), a too large index (`last`), or a prior that the posterior lacks."""
+    """Raise an error if a posterior cannot make the draws of a job.
+
+    Raises `ProblemError` for too many draws (`total`) or a last index above 2^64 - 1, and `InvalidParameterError` for
+    draws from a prior that the posterior does not have.
+    """
     if total > MAX_DRAWS:
         detail = f"The job would make {total:,} draws; {MAX_DRAWS:,} are allowed."
         raise refuse(
@@ -162,9 +171,9 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
 def require_sample(
     stores: Stores, record: PosteriorRecord, source: str, *, first: int, n_draws: int, scales: int = 1
 ) -> None:
-    """Raise a problem if the draws `first`, ..., `first + n_draws - 1` cannot be made, or there is no room for them.
+    """Raise an error if the draws `first`, ..., `first + n_draws - 1` cannot be made, or there is no room for them.
 
-    Every job that makes draws uses this check.
+    Raises as `require_drawable`, and as `require_storage`.
 
     Parameters
     ----------
@@ -178,7 +187,7 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, result: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room for `nbytes` bytes.
+    """Raise `ProblemError` (``quota-exceeded`` or ``storage-full``) if there is no room for `nbytes` bytes.
 
     `result` names these bytes in messages, such as "The 8 draws".
     """
@@ -189,7 +198,7 @@ def require_storage(stores: Stores, nbytes: int, result: str) -> None:
 
 
 def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if the posterior's covariance factors (n, k, k) have no room."""
+    """Raise `ProblemError` if there is no room to store the covariance factors (n, k, k) of a posterior."""
     k = spec.n_neighbors
     try:
         require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with {k} neighbors")
@@ -199,7 +208,7 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
-    """Raise ``not-interactive`` if the draws may take more than `seconds`, because other jobs would wait for them."""
+    """Raise `ProblemError` if the draws may take more than `seconds`, because other jobs would wait for them."""
     if spec.is_auto or spec.seconds > seconds:
         reason = "their scale may need a calibration first" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
@@ -213,7 +222,7 @@ def require_quick(spec: DrawsSpec, seconds: float) -> None:
 
 
 def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
-    """Return the record of a posterior, or raise a problem that says why it does not exist, or not yet."""
+    """Return the record of a posterior; raise `ProblemError`, with the reason, if it does not exist or not yet."""
     record = stores.posteriors.get(id_)
     if record is not None:
         return record

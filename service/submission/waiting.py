@@ -28,10 +28,11 @@ T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 60.0  # a request waits at most this long
 FIRST_SLEEP = 1.0
-MAX_SLEEP_SECONDS = 2.0  # each reading of the state costs a round trip; a notification ends the sleep early
+MAX_SLEEP_SECONDS = 2.0  # pause between two readings of the state, which cost a round trip; notifications end it early
 
 
-MAX_DRAW_REQUESTS = 3  # a request for a draw that is lost is sent this many times in all; then a job makes the draw
+# If Redis loses the request for a draw, it is sent again, up to this many times in all. Then a job makes the draw.
+MAX_DRAW_REQUESTS = 3
 
 
 async def wait_for_outcome(
@@ -44,7 +45,7 @@ async def wait_for_outcome(
     Parameters
     ----------
     name
-        Name of the job or draw.
+        Name of the job or draw: the job's id, or `waited_name`.
     read_state
         Called with the outcome in the last notification, or None; returns the state, and whether it is final.
 
@@ -73,8 +74,8 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
     Raises
     ------
     ProblemError
-        The problem of the draw, such as ``no-convergence``; or ``quota-exceeded`` if too many requests of the tenant
-        are waiting already.
+        If the draw failed, such as ``no-convergence``; or if too many requests of the tenant wait already
+        (``quota-exceeded``).
 
     """
     if not wait:

@@ -18,7 +18,7 @@ BAD_ALLOC = "std::bad_alloc"  # message of a C++ library that is out of memory
 
 @dataclass(frozen=True)
 class Limits:
-    """Largest allowed numbers of points and features, and of bytes of a body, both unpacked and as it arrives."""
+    """Largest allowed numbers of points, features, bytes of an unpacked body (`inflated`), bytes of a body as sent."""
 
     points: int
     features: int
@@ -31,7 +31,7 @@ class Limits:
         return cls(settings.max_points, MAX_FEATURES, MAX_INFLATION_FACTOR * settings.max_body, settings.max_body)
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise a problem unless `shape` is the shape (n, d) of a matrix within the limits."""
+        """Raise `ProblemError` unless `shape` is the shape (n, d) of a matrix, not empty and within the limits."""
         if len(shape) != 2:
             remedy = (
                 "Send a matrix with one point in each row and one feature in each column: reshape(len(x), -1), or"
@@ -53,14 +53,14 @@ class Limits:
                 raise refuse("too-many-" + noun, 422, detail, remedy, shape=list(shape), allowed=limit)
 
     def check_bytes(self, nbytes: int) -> None:
-        """Raise ``inflated-too-large`` for a table with more bytes than are allowed."""
+        """Raise `ProblemError` (``inflated-too-large``) if a table of `nbytes` bytes is larger than allowed."""
         check_inflated("The table", nbytes, self.inflated)
 
 
 def check_inflated(noun: str, size: int, allowed: int) -> None:
-    """Raise ``inflated-too-large`` if unpacked content has more than `allowed` bytes.
+    """Raise `ProblemError` (``inflated-too-large``) if the `size` of unpacked content is above `allowed` bytes.
 
-    `noun` names the content in messages, such as "The table".
+    `noun` names the content in the message, such as "The table".
     """
     if size > allowed:
         detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."

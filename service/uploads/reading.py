@@ -62,14 +62,18 @@ _MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts of a form, bytes
 class IncomingBytes:
     """The bytes of an arriving body, which count against its tenant from the first byte until the body has been read.
 
-    Each API process divides its part of the free bytes of the disk among the tenants as shares. If a tenant has several
-    bodies at once, they also count against the quota of its stored files. A single body may exceed that quota, because
-    data that are already stored take no further room.
+    Each API process may fill an equal part of the disk's free space, of which a tenant gets a share
+    (`worker.records.shares`). If a tenant sends several bodies at once, their bytes also count against its quota of
+    stored bytes. A single body may exceed that quota, because data that are already stored take no further room.
 
     Parameters
     ----------
+    share
+        Counts the bytes of all tenants' bodies in this API process.
     datasets
         The data sets of the tenant.
+    folder
+        Folder of the temporary file to which the body is written.
     processes
         Number of API processes that share the disk.
 
@@ -84,7 +88,10 @@ class IncomingBytes:
         self._count = 0
 
     def require(self, nbytes: int) -> None:
-        """Raise ``quota-exceeded`` or ``storage-full`` unless `nbytes` more bytes may arrive; call it in a thread."""
+        """Raise `ProblemError` (``quota-exceeded`` or ``storage-full``) unless `nbytes` more bytes may arrive.
+
+        Call this in a thread, because it asks the disk and Redis.
+        """
         require_room(self._folder, nbytes)
         held, limit = self._share.held[self._tenant], self._share.limit(self._tenant)
         if limit != UNLIMITED:
@@ -96,7 +103,7 @@ class IncomingBytes:
             self._datasets.require_room(held + nbytes)
 
     def write(self, file: IO[bytes], data: bytes) -> None:
-        """Write bytes to the file of the body, if they may arrive (`require`); call it in a thread."""
+        """Write bytes to the file of the body, or raise as `require` if they may not arrive; call this in a thread."""
         self.require(len(data))
         file.write(data)
 
@@ -114,12 +121,12 @@ class IncomingBytes:
 async def receive_body(request: Request, folder: Path, cap: int, incoming: IncomingBytes) -> AsyncIterator[IO[bytes]]:
     """Write the body of a request to a temporary file in `folder`, and yield the file, positioned at its start.
 
-    The reserve of the disk stays free.
+    `cap` is the largest allowed number of bytes. The disk keeps its reserve of free bytes (`worker.base.disk`).
 
     Raises
     ------
     ProblemError
-        ``body-too-large``, ``quota-exceeded`` and ``storage-full``, by the Content-Length or while the body arrives;
+        ``body-too-large``, ``quota-exceeded`` or ``storage-full``, by the Content-Length or while the body arrives; or
         ``empty-body``.
 
     """
@@ -151,7 +158,7 @@ async def receive_body(request: Request, folder: Path, cap: int, incoming: Incom
 
 
 def check_size(size: int, cap: int) -> None:
-    """Raise ``body-too-large`` for a body of more than `cap` bytes."""
+    """Raise `ProblemError` (``body-too-large``) if the `size` of a body is above `cap` bytes."""
     if size > cap:
         raise _too_large(f"The body has {size:,} bytes", cap)
 
@@ -162,7 +169,9 @@ def _too_large(detail: str, cap: int) -> ProblemError:
 
 @dataclass(frozen=True)
 class Upload:
-    """How to read the table in a body, from the headers and options of a request; JSON-able for a reader process.
+    """How to read the table in a body, from the headers and options of a request.
+
+    All fields can be written as JSON, which a reader process gets.
 
     Parameters
     ----------
@@ -187,7 +196,7 @@ class Upload:
 
     @classmethod
     def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
-        """Return the upload that headers describe; raises ``unsupported-media-type`` before the body is read."""
+        """Return the upload that headers describe; raise `ProblemError` if their format or compression is unknown."""
         folder = str(Path(settings.data_dir) / "incoming")
         upload = cls(content_type, encoding, options, Limits.from_settings(settings), folder)
         upload._check()
@@ -209,13 +218,15 @@ class Upload:
         return self.media.kind
 
     def is_safe(self, file: IO[bytes]) -> bool:
-        """Return whether the API process may read the body, because it is small and simple."""
+        """Return whether the API process may read the body itself, because the body is small and simple."""
         if self._is_packed or self.options.get("missing"):  # unpacking and medians may need much memory
             return False
         return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
     def read(self, file: IO[bytes], out: IO[bytes], layers: int = MAX_LAYERS) -> Table:
-        """Return the table in a body with at most `layers` layers; its values may be written to the empty file `out`.
+        """Return the table in a body; the values of the table may be mapped from `out`, which must be an empty file.
+
+        `layers` is how many compressions and forms may still be unpacked.
 
         Raises
         ------
@@ -297,7 +308,7 @@ class Upload:
         return bool(self._coding) or self.media.kind == MULTIPART
 
     def _check(self) -> None:
-        """Raise ``unsupported-media-type`` for an unknown compression or format, or a format without its library."""
+        """Raise `ProblemError` for an unknown compression or format, or a format whose library is not installed."""
         if not self._is_packed:
             format_of(self.content_type)
         coding = self._coding
@@ -308,7 +319,7 @@ class Upload:
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
-    """Write pieces to `out` and return the first bytes; refuse empty content, and more than `cap` bytes."""
+    """Write pieces to `out`, and return the first bytes; raise `ProblemError` for no bytes, and beyond `cap` bytes."""
     head, size = b"", 0
     for piece in pieces:
         size += len(piece)
@@ -367,9 +378,9 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
 
 
 def _packing_of(head: Message) -> tuple[str, str]:
-    """Return Content-Type and Content-Encoding of a form's file, judged by its headers and its file name.
+    """Return Content-Type and Content-Encoding of a form's file, judged by its part's headers and its file name.
 
-    If these do not tell the type, the Content-Type is empty, and `_media_of` judges by the first bytes.
+    If these do not tell the type, the Content-Type is empty, and the caller judges by the first bytes (`_media_of`).
     """
     path = PurePath(_parameter(head, "filename").lower())
     encoding = "gzip" if path.suffix == ".gz" else ""
@@ -417,8 +428,11 @@ def _media_of(head: bytes) -> str:
 
 
 def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
-    """Return the problem of a body that could not be read; if its true format is recognized, the problem names it."""
-    if problem.problem.status != 422:  # the body may be valid, such as a table beyond a limit
+    """Return the error for a body that could not be read: `problem`, which names the body's true format if it is known.
+
+    `media` are the media types of the format by which the body was read.
+    """
+    if problem.problem.status != 422:  # the body may have the right format, such as a table beyond a limit
         return problem
     head = os.pread(file.fileno(), FOREIGN_HEAD, 0)
     foreign = foreign_file(head, file)

@@ -60,15 +60,15 @@ class Format:
     needs_calamine: bool = False
 
     def max_bytes(self, max_body: int) -> int:
-        """Return the largest number of bytes of a body, given the limit `max_body` for all formats.
+        """Return the largest number of bytes of a body of this format; `max_body` is the limit for all formats.
 
-        A text that the API process may read is always allowed.
+        A body that the API process may read itself (`safe`) is always allowed.
         """
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 
 def _lazy(module: str, name: str) -> Reader:
-    """Return a reader whose module is imported at the first body, because the library of the format is optional."""
+    """Return the reader `name` of a module that is imported at the first body, because it needs an optional library."""
 
     def read(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, **options: Any) -> Table:
         reader: Reader = getattr(import_module(f"service.uploads.formats.{module}"), name)
@@ -99,9 +99,9 @@ MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 
 
 def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({})) -> Format:
-    """Return the format of a Content-Type; a text format gets the dialect that is declared.
+    """Return the format of a Content-Type; the reader of a text format gets the declared dialect.
 
-    The parameters of the Content-Type declare the dialect (`dialect.Declared`). The entries of `dialect` override them.
+    The parameters of the Content-Type declare the dialect (`dialect.Declared`), and `dialect` overrides them.
 
     Raises
     ------

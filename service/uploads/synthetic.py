@@ -18,7 +18,7 @@ MAX_SAFE_POINTS = 2**13
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A manifold to sample, with the parameters of `glle_engine.manifolds.make`; JSON-able for a reader process."""
+    """A manifold to sample, with the parameters of `glle_engine.manifolds.make`; a reader process gets it as JSON."""
 
     name: str
     n: int
@@ -39,7 +39,7 @@ class Synthetic:
         return self.n * (3 + 2) * 8
 
     def check(self, limits: Limits) -> None:
-        """Raise ``too-many-points`` if the points exceed the limits."""
+        """Raise `ProblemError` (``too-many-points``) if the points exceed the limits."""
         limits.check((self.n, 3))
 
     def is_safe(self, file: IO[bytes]) -> bool:
@@ -48,7 +48,7 @@ class Synthetic:
         return self.n <= MAX_SAFE_POINTS
 
     def read(self, file: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the sampled points as a table with their true coordinates; raises ``invalid-parameter``."""
+        """Return a table of points and their true coordinates; raise `ProblemError` for an invalid parameter."""
         del file, out
         try:
             sheet = manifolds.make(self.name, self.n, noise=self.noise, seed=self.seed)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def uploaded(table: Table, format_: str, **source: Any) -> Table:
-    """Return a table with its origin in `source`: format, columns and notices of the upload, and the given items."""
+    """Return the table with a new `source`: format, columns and notices of the upload, and the keyword arguments."""
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
 
-BLOCK_VALUES = 2**20  # values converted at a time: 8 MB
+BLOCK_VALUES = 2**20  # values that are converted at a time: 8 MB as float64
 # Limits on the footer of a Parquet file: bytes of a text, and members of a list.
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}
 _FILE_MARK = b"ARROW1"
@@ -71,7 +71,7 @@ def _read(columns: _ArrowColumns, format_: str, out: IO[bytes], limits: Limits, 
 
 @contextlib.contextmanager
 def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
-    """Turn an error of pyarrow about an invalid body into the problem `code`: the body is not `noun`."""
+    """Turn an error of pyarrow about an invalid body into a `ProblemError`: the body cannot be read as `noun`."""
     try:
         yield
     except (GlleError, MemoryError):  # these are also a ValueError or an ArrowException
@@ -136,7 +136,7 @@ class _ArrowBlock(Block):
 
 
 def _text_kind(column: Column) -> TextKind:
-    """Return how later texts of a column are read: as dates or booleans if its first texts were, else as text."""
+    """Return how the texts in later rows of a column are read, judged by `column`, its first rows."""
     if column.cells is None:
         return "text"
     return "date" if column.kind == "date" else "bool"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
 
-BLOCK_CELLS = 2**15  # cells that are in memory as text, some 60 bytes each
+BLOCK_CELLS = 2**15  # cells that are in memory as text at a time, some 60 bytes each
 _USUAL = Declared()
 
 
@@ -102,12 +102,12 @@ class CellColumns(Columns):
         return kind_of(cells, self._dialect.decimal)
 
     def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return column `index`, with the values of these cells read as `kind`."""
+        """Return the values of `cells`, which belong to the column `index`, read as `kind`."""
         del index
         return cell_column(cells, kind, self._dialect.decimal)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows after the header in blocks that fit into memory; raises ``ragged-row`` for uneven rows."""
+        """Yield the rows after the header in blocks that fit into memory; raise `ProblemError` for uneven rows."""
         rows, size, count = self._rows(), max(1, BLOCK_CELLS // max(1, self._width)), 0
         if self.names is not None:
             self._take(rows, 1)
@@ -118,7 +118,10 @@ class CellColumns(Columns):
             yield _CellBlock(self, block, self._kinds)
 
     def _require_even(self, block: list[list[str]], start: int) -> None:
-        """Raise ``ragged-row`` for a row of another width, or with a cell behind its last delimiter."""
+        """Raise `ProblemError` (``ragged-row``) for a row of another width, or with a cell behind the last column.
+
+        `start` is the number of rows before this block.
+        """
         width = self._width
         for number, row in enumerate(block, start + 1):
             if len(row) != width and not (self._has_end and len(row) == width - 1):
@@ -144,7 +147,7 @@ class CellColumns(Columns):
         return list(itertools.islice(rows, count))
 
     def notices(self) -> list[Note]:
-        """Return the notice that the header is doubtful, in a list, which is empty if there is no doubt."""
+        """Return a list with the notice that the header is doubtful; an empty list if there is no doubt."""
         return [self._dialect.header.notice] if self._dialect.header.notice else []
 
 
@@ -177,7 +180,7 @@ class _TextColumns(CellColumns):
         return read_rows(itertools.islice(text, dialect.skipped, None), dialect.delimiter)
 
     def _take(self, rows: Iterator[list[str]], count: int) -> list[list[str]]:
-        """Return the next rows, at most `count`; raise ``malformed-csv`` if they cannot be parsed."""
+        """Return the next rows, at most `count`; raise `ProblemError` if they cannot be decoded or parsed."""
         try:
             return super()._take(rows, count)
         except UnicodeError as error:

@@ -149,7 +149,7 @@ class Dialect:
     Parameters
     ----------
     skipped
-        Number of lines before the first row: 1 if there is a line ``sep=``, otherwise 0.
+        Number of lines before the first row: 1 if the text begins with a line such as ``sep=;``, otherwise 0.
     rows
         The first rows, without a last row that may be incomplete.
 
@@ -228,7 +228,7 @@ def read_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
-    """Return Python's codec for a body, judged by its byte order mark, the declared charset, or the zeros of UTF-16."""
+    """Return Python's codec for a body, judged by byte order mark, declared charset, or zero bytes (as in UTF-16)."""
     if head.startswith(b"\xef\xbb\xbf"):
         return "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -279,7 +279,7 @@ def _is_read(dialect: Dialect, labels: int) -> bool:
 
 
 def _score(dialect: Dialect) -> tuple[float, float]:
-    """Return the rank of a dialect: by whether rows have equal width, then by the share of cells that are numbers."""
+    """Return a score, higher is better: whether the rows have equal width, then the share of cells that are numbers."""
     body = _body(dialect)
     cells = [cell for row in body for cell in row]
     share = sum(dialect.is_number(cell) for cell in cells) / max(1, len(cells))

@@ -52,7 +52,7 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of a JSON object; a repeated one is refused, because only its last value would count."""
+    """Return the members of a JSON object; raise ValueError for a repeated one, of which only the last would count."""
     members = dict(pairs)
     if len(members) < len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -93,7 +93,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Missing | None) -> list[list[float | None]]:
-    """Return the rows if they are valid, else raise the problem of the first bad value with the number of bad rows."""
+    """Return the rows if all are valid; else raise `ProblemError` with the first bad value and a count of bad rows."""
     first: ProblemError | None = None
     bad = BadRows()
     for number, row in enumerate(rows):
@@ -114,7 +114,7 @@ def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Miss
 
 
 def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> ProblemError:
-    """Return the problem of a value that is no number, or not finite, or an integer that float64 cannot hold."""
+    """Return the error for a value that is no number, or not finite, or an integer that float64 cannot hold."""
     code = {int: "inexact-integer", float: "not-finite"}.get(type(value), "bad-cell")
     shown = json.dumps(value) if code == "bad-cell" else str(value)
     if isinstance(value, list | dict):

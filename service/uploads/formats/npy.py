@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _DATA = ("data", "X")
 _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
-# Version of the format -> bytes of the field with the header's length, and numpy's function that reads the header.
+# Version of the npy format -> size in bytes of the field with the header's length, and numpy's parser of the header.
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
 _MAX_HEADER_BYTES = 10_000  # a longer header is refused; numpy has the same limit, but checks it only after reading
 
@@ -69,7 +69,7 @@ def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
-    """Raise a problem unless shape and dtype describe a matrix of real numbers within the limits."""
+    """Raise `ProblemError` unless shape and dtype describe a matrix of real numbers within the limits."""
     if dtype.kind not in _NUMBERS:
         remedy = "Convert the array with .astype(float). Python objects are never unpickled."
         detail = f"The array is of dtype {dtype}, not of real numbers."
@@ -78,7 +78,7 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -
 
 
 def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) -> None:
-    """Raise a problem unless `received`, the bytes after an array's header, are as many as the header announces."""
+    """Raise `ProblemError` unless the `received` bytes after an array's header are as many as the header announces."""
     announced = math.prod(shape) * dtype.itemsize
     if received != announced:
         code = "truncated-npy" if received < announced else "malformed-npy"
@@ -89,14 +89,14 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) ->
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header of an npy file; return shape, whether the order is Fortran's, and dtype.
+    """Read the header of an npy file; return shape, whether the values are in Fortran order, and dtype.
 
-    Leaves `file` at the values. Raises ``malformed-npy``.
+    Leaves `file` at the first value. Raises `ProblemError` (``malformed-npy``).
     """
     try:
         length, parse = _HEADERS[npy.read_magic(file)]
         prefix = file.read(length)
-        # Read at most one byte more than numpy accepts, because the announced length may be 4 GB.
+        # The announced length may be 4 GB: read at most one byte more than numpy accepts, so that numpy refuses it.
         announced = min(int.from_bytes(prefix, "little"), _MAX_HEADER_BYTES + 1)
         header = io.BytesIO(prefix + file.read(announced))
         with NPY_HEADER_LOCK:
@@ -204,7 +204,7 @@ def _table(
 
 
 def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[Any]]:
-    """Return the columns of a member with ids, an array (n,) or (n, columns), as lists."""
+    """Return the columns of the member with the ids, which is an array (n,) or (n, columns), as lists."""
     with archive.open(info) as stream:
         shape = read_header(stream)[0]
     is_matrix = len(shape) == 2 and 0 < shape[1] <= MAX_ID_COLUMNS
@@ -216,7 +216,7 @@ def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list
 def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
     """Return the members of an archive by the names of their arrays, without the suffix .npy.
 
-    Raises ValueError for a member that is no array, and ``inflated-too-large``.
+    Raises ValueError for a member that is no array, and `ProblemError` (``inflated-too-large``).
     """
     members: Members = {}
     for info in archive.infolist():
@@ -253,7 +253,7 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
 
 
 def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], limits: Limits) -> Array:
-    """Return a member as a matrix (n, d), which is unpacked to `out` and mapped from there."""
+    """Return a member of the archive as a matrix (n, d), which is unpacked to `out` and mapped from there."""
     with archive.open(info) as stream:
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
@@ -292,7 +292,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
 def _array(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...], *, may_be_empty: bool = False
 ) -> Array:
-    """Return a small member as an array; raise a problem unless it has `shape` and a dtype of one of `kinds`."""
+    """Return a small member as an array; raise `ProblemError` unless it has `shape` and a dtype of one of `kinds`."""
     with archive.open(info) as stream:
         actual, fortran, dtype = read_header(stream)
         is_empty = 0 in actual and not may_be_empty
@@ -312,7 +312,10 @@ def _array(
 
 
 def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
-    """Return a member as float64, if it has `shape` and is finite; with `text` it may be an array of labels instead."""
+    """Return a member as an array of float64; with `text` it may be an array of labels instead.
+
+    Raises `ProblemError` unless the member has `shape` and its numbers are finite; NaN may stand for a missing label.
+    """
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return label_array(array.tolist())

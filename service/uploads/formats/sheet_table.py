@@ -45,16 +45,18 @@ class TextCell(str):
 
 
 class RoundedCell(str):
-    """Text of a whole number beyond 2^53: all its digits if they show that it was an integer, else such as 1e+20.
+    """Text of a whole number from 2^53 on, which the workbook may have rounded.
 
-    A workbook keeps 15 digits of a number, or float64 at best, so that several ids may have become the same number.
+    The text has all digits of a number with more than 15 significant digits, which must have been an integer; others
+    are written like 1e+20. Excel keeps 15 digits of a number, other programs float64, so that several ids may have
+    become the same number.
     """
 
     __slots__ = ()
 
 
 def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, sheet: str | None = None) -> Table:
-    """Return the table of a workbook's sheet, by default the first; a first row without numbers has the names.
+    """Return the table of a workbook's sheet, by default the first; a first row without numbers names the columns.
 
     Raises
     ------
@@ -110,7 +112,7 @@ class _SheetColumns(CellColumns):
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
 
     def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return the values of a column; text among numbers is a fault, unless it is a word for a missing value."""
+        """Return the values of a column, with faults for text cells among numbers and for rounded integers."""
         if index in self._spans:
             missing = np.array([not cell for cell in cells], bool)
             return Column("other", self._spans[index], object_array(cells), missing)
@@ -126,7 +128,7 @@ class _SheetColumns(CellColumns):
         return replace(column, faults={**column.faults, **faults}) if faults else column
 
     def notices(self) -> list[Note]:
-        """Return the notice about the header, if any, and a notice that names the sheets if there are several."""
+        """Return the notice about a doubtful header, if any, and a notice with the sheets if there are several."""
         notices = super().notices()
         if len(self._sheets) > 1:
             said = f"The workbook has {len(self._sheets)} sheets; {self._sheet!r} was read. To choose, use"

@@ -1,4 +1,4 @@
-"""Fork server of the reader processes: a program that has loaded the readers' libraries, and forks for each body.
+"""Fork server of the reader processes: a program that has loaded the readers' libraries, and forks for each upload.
 
 Starting a process with pyarrow takes half a second, forking takes some milliseconds. The API has many threads and must
 not fork; this program has one thread, and none of the API's secrets. Its standard input is a socket. Each byte on the
@@ -36,7 +36,7 @@ from worker.records.dataset import VALUES, Array
 
 SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (Upload, Synthetic)}
 REQUEST = b"r"  # the byte that carries the descriptors of a request
-DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
+DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only after DONE the message file has an outcome
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
 _ALIGNED = 64  # arrays begin at a multiple of this many bytes
 _DTYPE_KINDS = "fiubU"  # kinds of dtypes that a table may have
@@ -54,7 +54,7 @@ def main() -> None:
             byte, descriptors, _, _ = socket.recv_fds(control, 1, 4)
             if not byte:
                 return
-            with contextlib.suppress(OSError):  # out of memory or processes: the API then receives no exit
+            with contextlib.suppress(OSError):  # if the fork fails, the API sees the socket close without an exit code
                 if not os.fork():
                     _watch(descriptors, server, before)
             for descriptor in descriptors:
@@ -62,7 +62,10 @@ def main() -> None:
 
 
 def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
-    """In a fork: fork the reader, report to the API how it ended, and end this process."""
+    """In a fork: fork the reader, report to the API how the reader ended, and end this process.
+
+    `server` is the process id of the fork server, `before` its peak memory in KiB, which is not the reader's own.
+    """
     try:
         die_with_parent(signal.SIGKILL, server)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -73,8 +76,8 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
             null = os.open(os.devnull, os.O_RDWR)
             for standard, descriptor in enumerate((null, null, message)):
                 os.dup2(descriptor, standard)  # a library may write to standard error before it aborts
-            # `reply` stays open: the API learns that the watcher died only after this process has ended, too, so that
-            # a second reader never reads the same body and writes the same file at the same time.
+            # The reader keeps `reply` open, so that the socket closes only when watcher and reader have both ended. The
+            # API starts a second reader for the body only then, and two readers never write the same file.
             work(body, out, message)
         _, status, used = os.wait4(pid, 0)
         peak = 1024 * max(0, used.ru_maxrss - before)
@@ -85,7 +88,7 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
 
 
 def work(body: int, out: int, message: int) -> NoReturn:
-    """In the reader process: read a body as the message file requests, append the outcome to that file, and exit."""
+    """In the reader process: read `body` as the file `message` requests, append the outcome to that file, and exit."""
     code = FAILED
     try:
         with os.fdopen(body, "rb") as file, os.fdopen(message, "r+b", 0) as messages:
@@ -118,9 +121,10 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
 
 
 def _read(source: Upload | Synthetic, file: IO[bytes], out: IO[bytes]) -> bytes:
-    """Return the outcome of a request as JSON: where the table is in `out`, or the problem.
+    """Return the outcome of a request as JSON: where the arrays of the table are in `out`, or the problem.
 
-    The description is refused if the disk has no room for it. A problem is so small that even a full disk has room.
+    If the disk has no room for this JSON, the outcome is the problem ``storage-full``, which is short enough to be
+    written into the disk's reserve.
     """
     try:
         encoded = json.dumps(write_table(out, source.read(file, out))).encode()
@@ -155,7 +159,10 @@ def _load() -> None:
 
 
 def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
-    """Append the arrays of a table to `out` unless they are in it; return where they are, names and source, as JSON."""
+    """Append the arrays of a table to the file `out`, except those that are mapped from it.
+
+    Returns, ready for JSON, the location of each array, and the names and the source of the table.
+    """
     out.seek(0, os.SEEK_END)
     arrays = {name: _place(out, array) for name, array in {VALUES: table.values, **table.extras}.items()}
     out.flush()
@@ -163,7 +170,7 @@ def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
 
 
 def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
-    """Return the table that a reader described, with its arrays mapped from the file; nothing is unpickled.
+    """Return the table that a reader described by `write_table`, its arrays mapped from `out`; nothing is unpickled.
 
     Raises
     ------
@@ -178,7 +185,7 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
 
 
 def _place(out: IO[bytes], array: Array) -> dict[str, Any]:
-    """Return where in the file an array is; append the array unless it is mapped from this file (by `map_rows`)."""
+    """Return an array's location in the file; append the array unless `map_rows` has mapped it from this file."""
     order = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
     if isinstance(array, np.memmap) and array.mode == "r+":
         offset = array.offset

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 MAX_CPU_SECONDS = 60  # a reader is stopped after this processor time for one body
 MAX_READ_SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of each reader
-MAX_SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may use the extra reader
+MAX_SMALL_BYTES = 2**18  # up to this size, reading a body takes less than a second, and may use the extra reader
 READ_BYTES_PER_SECOND = 2**20  # speed of a reader, roughly
-STUCK_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
+STUCK_SECONDS = 10.0  # a fork server that is silent for this long after a reader's time limit is restarted
 _MAX_STDERR_CHARACTERS = 4096  # only this many last characters of a reader's standard error are kept
 # Only this much of a reader's message is read; 10,000 names of 1,000 characters take a third.
 _MAX_MESSAGE_BYTES = 2**27
@@ -102,7 +102,7 @@ class ReaderProcesses:
     Parameters
     ----------
     on_end
-        Called with the exit of each process.
+        Called with the `ReaderExit` of each reader.
     budget
         Number and memory of the readers; by default they follow from the memory of the machine or the container.
     share
@@ -163,7 +163,9 @@ class ReaderProcesses:
             The reader's problem; ``reader-memory``, ``reader-timeout`` or ``reader-crashed`` if the reader ended
             without an outcome; ``readers-unavailable`` if no reader could start.
         OSError
-            The error of the reader, such as a full disk.
+            If the disk is full.
+        RuntimeError
+            If the reader met an unexpected error.
 
         """
         with temporary_file(self._folder) as out:
@@ -188,7 +190,7 @@ class ReaderProcesses:
         raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 
     def _table(self, ended: ReaderExit, kind: str, out: IO[bytes]) -> Table:
-        """Return the table of a reader that has ended, or raise its problem."""
+        """Return the table of a reader that has ended, or raise its error; `kind` names the data in messages."""
         if ended.code != forkserver.DONE:
             raise self._failure(ended, kind)
         try:
@@ -201,7 +203,7 @@ class ReaderProcesses:
         raise ProblemError(problem)
 
     def _failure(self, ended: ReaderExit, kind: str) -> Exception:
-        """Return the error for a reader that ended without an outcome."""
+        """Return the error to raise for a reader that ended without an outcome."""
         code, stderr = ended.code or 0, ended.message[-_MAX_STDERR_CHARACTERS:]
         name = next((each.name for each in signal.Signals if each == -code), "")
         end = name or f"exit code {code}"
@@ -226,7 +228,10 @@ class ReaderProcesses:
 
 @dataclass(eq=False)
 class _WaitingBody:
-    """A body that waits for a reader; the future tells whether the body got the extra reader."""
+    """A body of `size` bytes that waits for a reader since the time `arrived`.
+
+    `is_extra` is done when the body gets a reader: true if it is the extra reader for small bodies.
+    """
 
     tenant: str
     size: int
@@ -250,7 +255,7 @@ class _ReaderSlots:
 
     @asynccontextmanager
     async def reserve(self, tenant: str, size: int) -> AsyncIterator[bool]:
-        """Wait until a reader is free for a body of this size; yield whether one was free within `MAX_READ_SECONDS`."""
+        """Reserve a reader for a body while the context lasts; yield whether one was free within `MAX_READ_SECONDS`."""
         body = _WaitingBody(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
         self._waiting.append(body)
         self._serve()
@@ -298,9 +303,9 @@ class _ReaderSlots:
         return True
 
     def _order(self, body: _WaitingBody) -> tuple[int, int, float]:
-        """Return the sort key of a waiting body: its tenant's readers, when the tenant was last served, its arrival.
+        """Return the sort key of a waiting body: its tenant's number of readers and last turn, and the body's arrival.
 
-        A large body counts as arrived later, by the time that reading it takes.
+        The time that reading the body takes is added to the time of its arrival, so that small bodies come first.
         """
         held, served = self._share.held[body.tenant], self._served.get(body.tenant, 0)
         return held, served, body.arrived + body.size / READ_BYTES_PER_SECOND
@@ -325,7 +330,10 @@ class _ForkServer:
             self._end()
 
     def read(self, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
-        """Run a reader process on a body, as the JSON `request` says; return how the process ended."""
+        """Run a reader process on a body, as the JSON `request` says; return how the process ended.
+
+        `out` and `message` are empty files, for the arrays of the table and for the request and the outcome.
+        """
         message.write(request)
         message.flush()
         reply, remote = socket.socketpair()
@@ -352,7 +360,7 @@ class _ForkServer:
         return ReaderExit(**json.loads(exit_), message=message.read(_MAX_MESSAGE_BYTES).decode(errors="replace"))
 
     def _running(self) -> socket.socket:
-        """Return the socket to the fork server, which is started unless it runs."""
+        """Return the socket to the fork server; start the server first unless it runs."""
         if self._control is not None and self._process is not None and self._process.poll() is None:
             return self._control
         if self._process is not None:
