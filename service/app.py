@@ -114,7 +114,7 @@ def create_app(stores: Stores) -> FastAPI:
         has_access_log=has_access_log(settings),
     )
     generate = app.openapi
-    app.openapi = _make_once(lambda: complete(generate(), required_scope))  # type: ignore[method-assign] # documented
+    app.openapi = _make_once(lambda: complete(generate(), required_scope))  # type: ignore[method-assign] # as FastAPI documents
     app.state.documents = _make_once(lambda prefix: Documents.of(app.openapi(), prefix))
     return app
 

@@ -198,7 +198,7 @@ def deployment(settings: Settings) -> Iterator[Check]:
 
 
 def accept_loss(stores: Stores) -> Iterator[str]:
-    """Let a service that has lost records or files start again with the rest; yield lines that say what was lost."""
+    """Let a service that has lost records or files start again with what is left; yield lines about the loss."""
     if (loss := stores.mark.find_loss()) is None:
         yield "Nothing is lost: the records in Redis and the stored files belong together. Nothing was changed."
         return
@@ -252,7 +252,7 @@ def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
     with suppress(redis.ResponseError):  # the documented user may not use CONFIG, and managed servers lack it
         policy = str(client.config_get("appendfsync").get("appendfsync", UNKNOWN))
     if policy == UNKNOWN:
-        detail = "The server keeps an append-only file. It should have appendfsync always, which it does not show."
+        detail = "The server keeps an append-only file. It does not show its appendfsync, which should be always."
         return Check(name, "ok", detail)
     return _check(
         name,
@@ -263,7 +263,7 @@ def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
 
 
 def _replay(client: redis.Redis) -> Check:
-    """Check that the queue's Redis may replay transactions and scripts from its append-only file after a restart.
+    """Check that the queue's Redis, after a restart, can replay all commands in its append-only file.
 
     The server replays the file as the user `default`, and checks the permissions of this user at each EXEC. If they are
     missing, Redis skips the transaction and continues (redis/redis#14541).
@@ -328,7 +328,7 @@ def _connection(
             remedy = "Add these rules to the user's line of the server's ACL (docs/how-to/storage.md)."
             yield Check(f"{name} permissions", "problem", detail, remedy)
             return None
-        yield Check(f"{name} permissions", "ok", "The user may use all commands.")
+        yield Check(f"{name} permissions", "ok", "The user may use all commands that glle needs.")
         info = dict(client.info())
         if info.get("cluster_enabled"):
             remedy = "Use one server, with replicas if you like (docs/how-to/storage.md)."

@@ -98,7 +98,7 @@ class ServeHead:
         return self._main(arguments)
 
     def _wait_until_ready(self) -> None:
-        """Wait until the API answers, then report its URL; raise `StartError` if a process cannot start."""
+        """Wait until the API answers, then report its URL; raise `StartError` if a process fails, or takes too long."""
         supervisor = self._supervisor
         host, port = self._sock.getsockname()[:2]
         until = time.monotonic() + READY_SECONDS

@@ -132,7 +132,7 @@ class Stack:
             yield b"]" * (sum((position + 1) % size == 0 for size in sizes) + 1)
 
     def json_object(self) -> Iterator[bytes | memoryview]:
-        """Yield ``{"shape", "dtype", "data"}`` without the closing brace."""
+        """Yield a JSON object of `shape`, `dtype` and `data`, without its closing brace, so that members can follow."""
         yield f'{{"shape":{json.dumps(self.shape)},"dtype":"{self.dtype.name}","data":'.encode()
         yield from self.json()
 
@@ -294,7 +294,7 @@ class ResultTable:
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
     def blocks(self, values: int) -> Iterator[list[Array]]:
-        """Yield the rows in blocks of about `values` values, as one vector for each column."""
+        """Yield blocks of rows with about `values` values each; a block is a list of one vector for each column."""
         rows = max(1, values // len(self.columns))
         for vectors in self.parts:
             for start in range(0, len(vectors[0]), rows):

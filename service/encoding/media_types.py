@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Self
 
 ARROW = "application/vnd.apache.arrow.stream"
-ARROW_FILE = "application/vnd.apache.arrow.file"  # also Feather
+ARROW_FILE = "application/vnd.apache.arrow.file"  # Feather files have this format, too
 PARQUET = "application/vnd.apache.parquet"
 ARROW_REMEDY = "pip install 'glle-server[arrow]'"
 _PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')

@@ -46,7 +46,7 @@ _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cach
 
 @dataclass(frozen=True)
 class Selection:
-    """Positions that a request selects along an axis.
+    """Positions that a request selects along an axis of an array, such as the points.
 
     `tag` identifies the positions in an ETag, and is empty if all are selected.
     """

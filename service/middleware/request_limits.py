@@ -32,7 +32,7 @@ _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_BYTES_PER_SECOND = 16 * 2**10  # a body that is slower, on average over the last `PATIENCE_SECONDS`, is refused
 PLACE_CHECK_SECONDS = 0.02  # pause between two checks whether a tenant may have another request in progress
-BODY_GRACE_SECONDS = 1.0  # a slow body is ended in favor of the tenant's other bodies at this age at the earliest
+BODY_GRACE_SECONDS = 1.0  # a slow body is ended, in favor of the tenant's other bodies, only when it is this old
 
 
 class RequestLimits:
@@ -182,7 +182,7 @@ class _Body:
 
     @property
     def may_end(self) -> bool:
-        """Whether the body may be ended: it is still arriving, began a while ago, and has not been ended yet."""
+        """Whether the body may be ended: it has been arriving for `BODY_GRACE_SECONDS`, and was not ended yet."""
         return self._has_more and not self._is_ended and time.monotonic() > self._started + BODY_GRACE_SECONDS
 
     @property

@@ -157,7 +157,7 @@ class _DrawReader:
         for position in self.positions[start:]:
             try:
                 entry = self._read(position)
-            except ProblemError as error:  # the draws existed when `sha256` read them
+            except ProblemError as error:  # `sha256` has read all draws, so they were deleted meanwhile
                 raise ResponseAbortedError(f"Draws of {self.posterior}: {error}") from error
             self.heads.append(entry.meta)
             self.eigenvalues.append(entry.arrays["eigenvalues"])

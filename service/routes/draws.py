@@ -96,8 +96,9 @@ async def draw_one(
     JSON has shape, dtype and data, `eigenvalues` and `diagnostics`; npz has the embedding and the eigenvalues; CSV and
     Arrow have one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
 
-    With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests. This
-    scale is JSON's `scale` and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
+    With `scale=auto` the draw equals, in its bits and its ETag, the draw at the calibrated scale, at which draws spread
+    as embeddings of random halves of the data do. JSON's `scale` and the header Glle-Scale have this scale. The first
+    such request starts the calibration: the answer is 202 until the calibration ends.
     If the scale is doubtful, JSON has `notes` and another ETag, and the header Glle-Notes has the codes of the notes.
     """
     media = negotiate(request, RESULT_MEDIA)
@@ -164,7 +165,7 @@ async def weights(
     points: Points = None,
     wait: params.Wait = params.ANSWER_SECONDS,
 ) -> Response:
-    """Return the reconstruction weights of one draw (Algorithms 1 and 2): immutable, with a strong ETag.
+    """Return the reconstruction weights of one draw: immutable, with a strong ETag.
 
     The embedding of the draw is computed from these weights. JSON, CSV and Arrow have the sparse matrix (n, n) of the
     weights as triples of row, column and value. npy has the weights (n, k), each row in the order of the `neighbors` of

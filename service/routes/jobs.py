@@ -133,7 +133,7 @@ def cancel(
     if record:
         job = _delete(stores, id_)
     else:
-        stores.jobs.fetch(id_)  # raises a problem unless the tenant has the job
+        stores.jobs.fetch(id_)  # raises `ProblemError` unless the tenant has the job
         job = stores.queue.withdraw(stores.jobs.cancel(id_))
     if job.is_open:
         return accepted_response(job)
@@ -164,7 +164,7 @@ def _analysis(stores: Stores, job: Job, query: ResultQuery) -> Response:
     entry = stores.find_result(spec, job.subject)
     if entry is None:
         for owner in spec.owners(job.subject):
-            stores.owner(owner).fetch(owner)  # raises a problem if the owner was deleted
+            stores.owner(owner).fetch(owner)  # raises `ProblemError` if this resource, which the result is about, is gone
         raise result_gone(job)
     return result_response(spec, entry, replace(query, ids=ids_of(stores, job.subject, spec)))
 
@@ -178,7 +178,7 @@ def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Respon
 
 def _draws(stores: Stores, job: Job, query: ResultQuery) -> Response:
     negotiate(query.request, RESULT_MEDIA)
-    stores.posteriors.fetch(job.subject)  # raises a problem if the posterior was deleted
+    stores.posteriors.fetch(job.subject)  # raises `ProblemError` if the posterior was deleted
     spec, notes = calibrated_spec(stores, job.subject, DrawsSpec.from_dict(job.spec))
     if spec is None or missing_shards(stores, job.subject, spec):
         raise result_gone(job)

@@ -160,7 +160,7 @@ AT_ONCE: Any = {"dependencies": [Depends(_at_once)]}
 IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw in the stream.")]
 ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
-    Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),
+    Query(description="Factor on the covariance; auto: draws then spread as random halves of the data do."),
 ]
 
 

@@ -54,7 +54,7 @@ _LIMITS = (
 
 @router.get("/v1/info", summary="Versions and limits", responses=failures())
 async def info(stores: TenantStores) -> InfoOut:
-    """Return versions, limits and available features."""
+    """Return the versions of the service and its libraries, the limits of requests, and the defaults of a fit."""
     return InfoOut(
         name="glle",
         versions={

@@ -109,8 +109,8 @@ _BOUNDS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="))
 def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> dict[str, Any]:
     """Add to FastAPI's OpenAPI contract, in place, what FastAPI leaves out; return the contract.
 
-    A second call changes nothing. `scope_of` returns the scope that a request with a path and a method needs, or None
-    if it needs no key.
+    A second call changes nothing. `scope_of` is called with a path and a method, and returns the scope that the API key
+    of such a request must have, or None if the request needs no key.
     """
     _document_problems(contract, scope_of)
     _type_forms(contract)

@@ -53,7 +53,7 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # sec
 
 
 class WayOut(BaseModel):
-    """An option, an API call or a feature in a message, which an interface may show in its own words."""
+    """Part of a message: an option, an API call or a feature, which each interface may write in its own syntax."""
 
     name: str = Field(
         description="Name of the option; or a call: upload, fit, embed, delete-posterior, "

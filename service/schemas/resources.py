@@ -22,13 +22,13 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
-# A preview shows points of at most PREVIEW_BYTES; each counts PREVIEW_ROW_BYTES besides its values.
+# A preview shows points of at most PREVIEW_BYTES bytes; each point counts PREVIEW_ROW_BYTES besides its values.
 PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64
 MAX_COUNTER = 2**64 - 1  # seeds and indices are 64-bit inputs of a counter-based random generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
 ScaleOrAuto = Scale | Literal["auto"]
-Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
+Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Seed of the random numbers.")]
 LINKS = "URLs of related resources."
 MERGE_PATCH = "application/merge-patch+json"
 # A line without control characters and surrounding blanks, in code points, because regex dialects differ on blanks.
@@ -36,7 +36,7 @@ _LINE_PATTERN = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\
 
 
 class CommandIn(BaseModel):
-    """Base of JSON request bodies: unknown members, numbers in quotes, and NaN are refused."""
+    """Base of JSON request bodies; pydantic refuses unknown members, numbers in quotes, and NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -116,7 +116,8 @@ class DrawsIn(CommandIn):
     seed: Seed = 0
     first: First = 0
     scale: ScaleOrAuto | None = Field(
-        default=None, description="Factor on the covariance; auto is the value that half-sampling suggests; default 1."
+        default=None,
+        description="Factor on the covariance, by default 1; with auto, draws spread as random halves of the data do.",
     )
     scales: list[ScaleOrAuto] | None = Field(
         default=None, min_length=1, max_length=100, description="Several factors, which become an axis of the result."
@@ -278,7 +279,7 @@ class PosteriorOut(BaseModel):
 
 
 class ProgressOut(BaseModel):
-    """How far a job has come."""
+    """How much of its work a job has done."""
 
     done: int
     total: int
@@ -374,7 +375,7 @@ class QuotaOut(BaseModel):
 
     @classmethod
     def from_use(cls, used: int, allowed: int) -> Self:
-        """Return the use of a quota; an `allowed` of 0 means no limit."""
+        """Return how much of a quota is used; `allowed` is 0 if there is no limit."""
         return cls(used=used, allowed=allowed or None)
 
 
@@ -405,7 +406,7 @@ class LiveOut(BaseModel):
 
 
 class CheckOut(BaseModel):
-    """Outcome of a health check."""
+    """Outcome of one check by /readyz, such as of a Redis server."""
 
     name: str = Field(examples=["queue server"])
     state: Literal["ok", "warning", "problem"]
@@ -413,7 +414,7 @@ class CheckOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    """Answer of a service that can work; its details need a key."""
+    """Answer of a service that can work; a request without a key gets only the status, if keys are needed."""
 
     status: Literal["ok", "degraded"] = Field(default="ok", description="degraded: a check has a warning.")
     workers: int | None = Field(default=None, description="Workers with a recent heartbeat; with a key only.")

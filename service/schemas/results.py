@@ -45,7 +45,7 @@ class DrawOut(MatrixOut):
     """One embedding (n, p) drawn from a posterior."""
 
     eigenvalues: Row = Field(description="p smallest eigenvalues above the constant eigenvector's.")
-    seed: Index = Field(description="Stream of draws.")
+    seed: Index = Field(description="Seed of the stream of draws.")
     index: Index = Field(description="Index in the stream.")
     scale: float = Field(description="Factor on the covariance, also for auto.")
     source: Source = Field(description="Distribution of the weights.")
@@ -128,7 +128,7 @@ class RegionsOut(BaseModel):
 
 
 class SummaryOut(SampleOut):
-    """How far each point moves from draw to draw."""
+    """Summary of a posterior's draws: how far each point moves from draw to draw."""
 
     n_draws: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
@@ -253,7 +253,7 @@ class IslandsOut(BaseModel):
 
 @fields_of(Groups, "names", "apart")
 class GroupsOut(BaseModel):
-    """How far the labeled groups of points stay apart in the maps of other samples."""
+    """In which share of the maps of random halves of the data the groups of points with equal labels stay apart."""
 
     names: list[str] | list[int] = Field(description="The labels, ascending.")
     apart: Matrix = Field(description="Share of maps in which two groups are apart.")
@@ -269,7 +269,7 @@ class SeamOut(BaseModel):
 
 
 class AuditArraysOut(BaseModel):
-    """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
+    """Arrays of an audit, a row for each point; npz also has the sparse matrix of the probabilities of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
     island: VectorOut = Field(description="(n,), index of each point's island; -1: a group too small to judge.")
@@ -378,7 +378,7 @@ class ComparedOut(BaseModel):
 
 
 class BestOut(BaseModel):
-    """For each of three questions, the label of the map to show; null if no map answers the question."""
+    """Best map, by its label, for each of three questions; null if no map answers the question."""
 
     neighbors: str | None = Field(description="Which points are neighbors.")
     layout: str | None = Field(description="Distances across the map.")

@@ -113,7 +113,7 @@ class ApiServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Each second touch GLLE_ALIVE_FILE and publish what tenants use; every `RENEW_SECONDS` renew the mark.
 
-        The mark is a value in Redis and with the stored files, by which a loss of either is noticed
+        The mark is a small file beside the stored files, by which a loss of records or files is noticed
         (worker/storage/mark.py).
         """
         if counter % TICKS_PER_SECOND == 0:

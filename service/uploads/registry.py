@@ -81,7 +81,7 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _read_arrow = _lazy("arrow_table", "read_arrow")
 _TEXT = Format(read_csv, ("text/csv",), (".csv",), safe=MAX_SAFE_TEXT_BYTES, is_text=True)
 FORMATS = (
-    # npy: numpy parses only the header, and the rest is mapped.
+    # An npy body of any size is safe: only its header is parsed, and its values are mapped.
     Format(read_npy, ("application/x-npy", "application/vnd.numpy"), (".npy",), b"\x93NUMPY", safe=sys.maxsize),
     Format(read_npz, ("application/zip", "application/x-npz"), (".npz",), b"PK\3\4"),
     _TEXT,

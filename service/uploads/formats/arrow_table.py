@@ -58,7 +58,7 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
 
 def read_parquet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table of a Parquet file; raises as `read_arrow`, and ``malformed-parquet``."""
+    """Return the table of a Parquet file; raise `ProblemError` (such as ``malformed-parquet``) or `TableError`."""
     remedy = "Save the table as Parquet again, or as CSV."
     with _malformed_as("malformed-parquet", "a Parquet file", remedy), parquet.ParquetFile(file, **_FOOTER) as body:
         batches = lambda rows: body.iter_batches(rows, use_threads=False)  # noqa: E731

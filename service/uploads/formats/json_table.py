@@ -62,7 +62,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def table_of(members: dict[str, Any], limits: Limits, missing: Missing | None = None) -> Table:
-    """Return the table in the members "data", "names", "labels", "colors" and "ids"; raises as `read_json`."""
+    """Return the table in the members of a JSON object, "data" and others; raise `ProblemError` if one is malformed."""
     rows, names, labels, colors, ids = map(members.get, ("data", "names", "labels", "colors", "ids"))
     if not isinstance(rows, list):
         raise _malformed_json('The JSON object has no member "data" with an array of rows.')

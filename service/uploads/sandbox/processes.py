@@ -39,10 +39,10 @@ MAX_CPU_SECONDS = 60  # a reader is stopped after this processor time for one bo
 MAX_READ_SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of each reader
 MAX_SMALL_BYTES = 2**18  # up to this size, reading a body takes less than a second, and may use the extra reader
-READ_BYTES_PER_SECOND = 2**20  # speed of a reader, roughly
+READ_BYTES_PER_SECOND = 2**20  # how fast a reader reads a body, roughly
 STUCK_SECONDS = 10.0  # a fork server that is silent for this long after a reader's time limit is restarted
 _MAX_STDERR_CHARACTERS = 4096  # only this many last characters of a reader's standard error are kept
-# Only this much of a reader's message is read; 10,000 names of 1,000 characters take a third.
+# Only this much of a reader's message is read; the names of 10,000 features, of 1,000 characters each, take a third.
 _MAX_MESSAGE_BYTES = 2**27
 _MAX_READ_ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
 # The fork server gets only these variables of the environment, none of which has a password.
@@ -174,7 +174,7 @@ class ReaderProcesses:
             return self._run(source, body, out)
 
     def _run(self, source: Upload | Synthetic, body: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the table that a reader process made; raises as `read_table` after `_MAX_READ_ATTEMPTS` attempts."""
+        """Return the table that a reader process makes; raise as `read_table`; try again if the fork server dies."""
         allowed = {"memory": self._budget.bytes, "cpu": MAX_CPU_SECONDS, "seconds": MAX_READ_SECONDS}
         made_by = {"source": source.source, "options": asdict(source)}
         request = json.dumps({"allowed": allowed, **made_by}).encode()
@@ -250,7 +250,7 @@ class _ReaderSlots:
         self._share = share
         self._waiting: list[_WaitingBody] = []
         self._has_extra = True
-        self._readers_given = 0  # how often a body got a reader
+        self._readers_given = 0  # how many times a body has got a reader so far
         self._served: dict[str, int] = {}  # `_readers_given` when a tenant last got a reader
 
     @asynccontextmanager
@@ -349,7 +349,7 @@ class _ForkServer:
                         self._end()
             reply.settimeout(MAX_READ_SECONDS + STUCK_SECONDS)
             try:
-                exit_ = reply.recv(_MAX_STDERR_CHARACTERS)  # empty if the watcher and its reader died without an exit
+                exit_ = reply.recv(_MAX_STDERR_CHARACTERS)  # empty if watcher and reader died without an exit code
             except TimeoutError:
                 log.exception("The fork server of the readers is stuck; restarting it")
                 self.close()
