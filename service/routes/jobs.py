@@ -164,7 +164,7 @@ def _analysis(stores: Stores, job: Job, query: ResultQuery) -> Response:
     entry = stores.find_result(spec, job.subject)
     if entry is None:
         for owner in spec.owners(job.subject):
-            stores.owner(owner).fetch(owner)  # raises `ProblemError` if this resource, which the result is about, is gone
+            stores.owner(owner).fetch(owner)  # raises `ProblemError` if what the result is about is gone
         raise result_gone(job)
     return result_response(spec, entry, replace(query, ids=ids_of(stores, job.subject, spec)))
 

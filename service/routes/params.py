@@ -250,8 +250,7 @@ def returns_arrays(
     if NPY in media:
         responses[206] = {"description": "The requested Range of npy.", "content": forms((NPY,))}
         problems["_416"] = "A Range beyond the last byte."
-    if not media[0].startswith("image/"):
-        problems["_406"] = "No offered type is accepted."
+    problems["_406"] = "No offered type is accepted."
     return {"response_class": Response, "responses": responses | failures(**problems)}
 
 
