@@ -185,7 +185,7 @@ class GLLE(_Embedder):
     ) -> Self:
         """Fit the posterior to X (n, d), dense or sparse; y is ignored.
 
-        `neighbors` replaces the search, as in `glle_engine.fit`.
+        If the caller knows the nearest `neighbors` already, they replace the search, as in `glle_engine.fit`.
 
         Raises
         ------

@@ -67,7 +67,7 @@ class AuditedMap:
     blocks : (n,) int64 or None
         Number of the block of each row; rows of one block are not independent.
     rows : (r,) int
-        Rows of which halves are made, and among which neighbors are counted: all, or a random sample of them.
+        Rows from which halves of the data are drawn, and among which neighbors are counted: all, or a random sample.
     facts : Facts
         The findings from which the audit's statement is made.
     notes : tuple of Note
@@ -75,7 +75,7 @@ class AuditedMap:
     chance : Chance or None
         Comparison with maps of permuted data; None before `compared_with_chance`.
     dimension : int or None
-        Number of coordinates that maps of two separate halves share; None before `with_dimension`.
+        Number of coordinates that maps of two separate halves of the data share; None before `with_dimension`.
 
     """
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 # With so many permuted data sets, p <= STRUCTURE_LEVEL means that none of them has as large a statistic as the data.
 PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1
 TESTED_NEIGHBOR = 5  # the test uses the distances to the neighbors of this rank
-# Random rows and features that suffice to detect a relation that a map can show.
+# The test uses at most this many random rows and features: they suffice to detect a relation that a map can show.
 MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_SHARE_OF_LONG_BLOCKS = 0.5  # blocks are cut to a length that at least this share of them has

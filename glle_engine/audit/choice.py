@@ -35,7 +35,7 @@ Question = Literal["neighbors", "layout", "groups"]
 QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
-LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however much their halves vary
+LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however uncertain the difference
 MIN_KEPT_BEYOND_CHANCE = 0.05  # no map is named for its neighbors if all keep a smaller share of them beyond chance
 MIN_LAYOUT_CORRELATION = 0.3  # no map is named for its layout if the mean rank correlation is lower
 MIN_TRUSTED_ISLANDS = 3  # a map is named for groups only if some map has this many trusted islands

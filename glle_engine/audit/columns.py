@@ -48,7 +48,10 @@ def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int
 
 
 def excess_mass(values: NDArray[np.float64]) -> float:
-    """Return how much more mass two modes have than one mode, for values (n,); 0 if fewer than three values differ."""
+    """Return the excess mass of two modes over one mode, a measure of how bimodal the values (n,) are.
+
+    The result is twice Hartigan's dip; it is 0 if there are fewer than three different values.
+    """
     x = _spread(values)
     extent = np.quantile(x, 0.95) - np.quantile(x, 0.05)  # single far values do not matter
     if len(np.unique(values)) < 3 or not extent > 0:

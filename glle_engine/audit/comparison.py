@@ -170,11 +170,11 @@ class _RunningAudit:
     _audits: Iterator[Audit] | None = None
 
     def advance(self) -> Compared:
-        """Run one more stage of the audit, and return its result so far, or the error that ended it."""
+        """Run one more stage of the audit, and return its result so far; an error is the `problem` of the result."""
         return self._run(lambda audits: next(audits, None))
 
     def finish(self) -> Compared:
-        """Run the rest of the audit, and return its result, or the error that ended it."""
+        """Run the rest of the audit, and return its result; an error is the `problem` of the result."""
         return self._run(lambda audits: deque(audits, maxlen=1).pop())
 
     def _run(self, step: Callable[[Iterator[Audit]], Audit | None]) -> Compared:

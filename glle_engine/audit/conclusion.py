@@ -95,7 +95,7 @@ def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Fa
 
 
 def _audit(audited: AuditedMap, facts: Facts, **findings: Any) -> Audit:
-    """Return the audit whose statement follows from the facts; `findings` are the fields that are no facts."""
+    """Return the audit whose statement follows from the facts; `findings` are fields of `Audit` beyond the facts."""
     assert facts.disturbed is not None
     statement = state(facts)
     return Audit(
@@ -116,7 +116,10 @@ def _audit(audited: AuditedMap, facts: Facts, **findings: Any) -> Audit:
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the Procrustes R^2 (m,) of m pairs of maps, 2 j and 2 j + 1 of (2 m, n, p), by halves of the data."""
+    """Return the Procrustes R^2 (m,) of each pair of maps of two separate halves of the data.
+
+    Maps 2 j and 2 j + 1 of `places` (2 m, n, p) are a pair.
+    """
     return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
 
 
@@ -148,7 +151,7 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
     `aligned` has the maps of halves of the data, and `size` is the size of the embedding, by which they were divided.
     """
     pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
-    # Calibration holds out one pair, and p others must be left to span the region.
+    # Calibration holds out one pair of halves, and p other pairs must be left to span the region.
     if pairs < max(MIN_REGION_PAIRS, p + 1):
         return {}
     around = calibrated_regions(aligned, together=2)

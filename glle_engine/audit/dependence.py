@@ -109,9 +109,9 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
 def _size_of_sets(points: NDArray[np.float64]) -> int:
     """Return how many rows are in a set of near-copies, if most rows belong to such a set; otherwise 0.
 
-    Compared are the set of a row and its k nearest rows, and the same sets of these k rows. For points of a smooth
-    density, the share of rows that two sets have in common falls slowly with k. For sets of m near-copies it is nearly
-    1 for k = m - 1, and much less for k = m.
+    For each k, the set of a row and its k nearest rows is compared with the corresponding sets of these k rows. For
+    points of a smooth density, the share of rows that two sets have in common falls slowly with k. For sets of m
+    near-copies, this share is nearly 1 for k = m - 1, and much less for k = m.
     """
     n = len(points)
     if n < MIN_ROWS_FOR_SETS:

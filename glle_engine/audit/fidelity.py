@@ -90,7 +90,7 @@ class Fidelity:
         return kept_neighbors(self._near(k), Y)
 
     def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
-        """Return the rank correlations of a map's distances with distances in the data, straight and along paths."""
+        """Return the rank correlations of a map's distances with Euclidean and with geodesic distances in the data."""
         in_map = _distances(Y, self.starts, self.ends)
         return rank_correlation(in_map, self.straight), rank_correlation(in_map, self.along)
 

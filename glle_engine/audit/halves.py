@@ -54,7 +54,7 @@ class HalfMap:
     places : (n, p) float64
         Positions of all points in the map.
     near : (n, k) int
-        The nearest neighbors of each point in the map, among the rows that are halved.
+        The nearest neighbors of each point in the map, among the rows from which halves of the data are drawn.
     isolated, isolated_inside : (g,) bool
         Whether each island is isolated among the points outside the half, and among the half's own points.
     apart : (c, c) bool or None
@@ -86,7 +86,7 @@ class Halves:
     Attributes
     ----------
     maps : Resamples or None
-        Positions of the halved rows in all maps so far, also in maps of failed halves, where they are NaN.
+        Positions in all maps so far of the rows from which halves are drawn; NaN for maps that failed.
     half_maps : list of HalfMap
         What each map shows, for the pairs of halves of which neither failed.
     shapes : list of (m,) float64
@@ -115,7 +115,7 @@ class Halves:
         options, first = self.audited.options, 0 if self.maps is None else len(self.maps.places)
         _ = self.neighbors, self.answered  # computed once, before several threads need them
         started = []
-        if evaluate_executor is not None:  # both are computed while halves are embedded
+        if evaluate_executor is not None:  # these are computed while halves are embedded
             names = ("is_far", "_candidates") if self._places_islands else ("is_far",)
             started = [evaluate_executor.submit(getattr, self, name) for name in names]
         new_maps = (options.embed_halves or resample)(
@@ -154,7 +154,7 @@ class Halves:
 
     @cached_property
     def neighbors(self) -> NDArray[np.int32]:
-        """The k nearest neighbors (n, k) of each point in the audited map, among the rows that are halved."""
+        """Each point's k nearest neighbors (n, k) in the audited map, among the rows from which halves are drawn."""
         return nearest_among(self.audited.embedding, self.audited.rows, self.audited.options.score_neighbors)[0]
 
     @cached_property
@@ -166,9 +166,9 @@ class Halves:
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
-        """Rows from which the audit's answers are computed: the halved rows, or all rows if an island has too few.
+        """Rows from which the audit's answers are computed: the rows from which halves of the data are drawn.
 
-        An island needs at least two of the halved rows.
+        All rows, if an island has fewer than two of these.
         """
         islands, rows = self.audited.facts.islands.of_points, self.audited.rows
         of_rows = islands[rows]

@@ -46,9 +46,9 @@ def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> N
 
 
 def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
-    """Condense merges to clusters of at least `min_size` points, as HDBSCAN does.
+    """Condense the merges `linked` of single linkage to clusters of at least `min_size` points, as HDBSCAN does.
 
-    Returns the parent and the stability of each cluster, and the smallest cluster (n,) of each point.
+    Returns the parent and the stability of each cluster, and the smallest cluster (n,) to which each point belongs.
 
     Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
     densities at which the point belongs to the cluster.

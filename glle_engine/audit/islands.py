@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 # Islands that are isolated among this many principal components are isolated in the data, too.
 DATA_COMPONENTS = (10, 3)
 MIN_ISLAND_POINTS = 8  # smaller clusters of points are not islands
-REACH_NEIGHBOR = 5  # the reach is the distance to this neighbor in maps of two dimensions and more
+# A point touches a cluster that is within reach: the distance to this neighbor, in two dimensions and more.
+REACH_NEIGHBOR = 5
 MAX_TREE_DIMENSIONS = 10  # up to this dimension a k-d tree is faster than computing all distances
 MAX_COMPARED_POINTS = 5000  # of more points, a random sample of this size is compared
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated

@@ -71,7 +71,7 @@ class AuditOptions:
         Embeds halves and permuted data in parallel, with the same bits. By default, threads do this for methods of this
         library.
     threads : int, optional
-        Number of these threads. Default: the number of processors.
+        Number of threads, if there is no `executor`. Default: the number of processors.
     embed_halves : callable, optional
         Called in place of `resample`, with the same arguments, so that stored maps of halves can be used.
     on_progress

@@ -301,7 +301,7 @@ def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec)
 def _method_again(
     points: NDArray[np.float64], number: int, *, method: Method[Any], spec: MethodSpec, n: int
 ) -> NDArray[np.float64]:
-    """Embed other points by a method; parameters that count points shrink if there are fewer than `n` points."""
+    """Embed other points by a method, with smaller numbers of neighbors if there are fewer than `n` points."""
     return embed_again(method, spec, points, number, len(points) / n).Y
 
 

@@ -145,7 +145,7 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
             continue
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
-        place = {} if hasattr(values, "tocsr") else place  # `index` counts its stored entries
+        place = {} if hasattr(values, "tocsr") else place  # in a sparse matrix, `index` counts the stored entries
         where = (
             f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (counted from 0)" if place else ""
         )
@@ -165,7 +165,8 @@ def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | Non
     parts: list[tuple[int | None, NDArray[Any]]] = []
     if hasattr(values, "tocsr"):
         parts += [(None, np.asarray(values.data))] if values.dtype.kind in "iu" and hasattr(values, "data") else []
-    elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # in one array, float columns would round integers
+    elif hasattr(values, "columns") and hasattr(values, "dtypes"):
+        # The columns of a frame, one by one: in a single array, float columns would make numpy round all integers.
         columns = values.get_columns() if hasattr(values, "get_columns") else values.items()
         each = (column[1] if isinstance(column, tuple) else column for column in columns)
         parts += [(index, np.asarray(column)) for index, column in enumerate(each)]

@@ -195,12 +195,18 @@ def number(
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
-    """Declare a field of a specification that is one of several words; `added` as for `Parameter`."""
+    """Declare a field of a specification that is one of several words.
+
+    `added` says that the parameter is newer than the ids of existing results (`Parameter.added`).
+    """
     return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
 def boolean(default: bool, doc: str, *, added: bool = False) -> Any:  # noqa: FBT001 # a default, not a switch
-    """Declare a field of a specification that is true or false; `added` as for `Parameter`."""
+    """Declare a field of a specification that is true or false.
+
+    `added` says that the parameter is newer than the ids of existing results (`Parameter.added`).
+    """
     return _declare(default, Parameter(kind="boolean", doc=doc, added=added))
 
 

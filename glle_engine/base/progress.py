@@ -57,7 +57,7 @@ class StageClock:
         self._since = clock()
 
     def __call__(self, done: int, total: int, stage: str) -> None:
-        """Add the time since the last report to its stage, and forward the report."""
+        """Add the time since the previous report to the stage to which it belongs, and forward this report."""
         self._spend(stage if done or not self._stage else self._stage)
         self._stage = stage
         self._on_progress(done, total, stage)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Metric, SpaceSpec, Standardize
 
-# Hamming is refused for more distinct values of all features together; 1,000 points then take 160 MB.
+# Hamming is refused for more distinct values of all features together: one-hot encoded, 1,000 points then take 160 MB.
 MAX_LEVELS = 20_000
 _MAX_SHOWN_COLUMNS = 10  # an error names at most this many columns
 

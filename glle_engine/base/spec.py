@@ -41,7 +41,7 @@ Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
 LandmarkCount = int | Literal["auto", "all"]
 
-# Bounds of the default k: fewer neighbors tear a sheet, and the time of a fit grows with k^2.
+# Bounds of the default number of neighbors k: fewer neighbors tear a sheet, and the time of a fit grows with k^2.
 MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30
 NEIGHBORS_OF_ROOT = 0.35  # ratio of the default k to the root of the number of points (docs/explanation/neighbors.md)
 
@@ -63,7 +63,7 @@ def standardize_parameter() -> Any:
 
 
 def metric_parameter(metrics: Any = Metric, doc: str = "") -> Any:
-    """Declare the parameter `metric`, one of the words of the Literal type `metrics`; `doc` ends its description."""
+    """Declare the parameter `metric`, one of the words of the Literal type `metrics`; `doc` ends the description."""
     return choice(
         "euclidean",
         "Distance by which neighbors are found. Weights reconstruct points that have this distance: rows scaled to "
@@ -192,7 +192,7 @@ class FitSpec(SpaceSpec):
     metric: Metric = metric_parameter()
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` if an option lacks another option that it needs, such as EM for covariances.
+        """Raise `InvalidParameterError` if an option lacks one that it needs, such as method="em" for full covariances.
 
         Options that have no effect in this combination are reset to their defaults, so that equal fits have equal
         specifications.

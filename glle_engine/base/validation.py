@@ -175,7 +175,10 @@ def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
 
 
 def checked_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix with finite squared distances, or raise a `GlleError`."""
+    """Return X as a C-contiguous float64 matrix with finite squared distances.
+
+    Raises `InvalidShapeError`, `NotFiniteError`, `InexactIntegerError` or `OutOfRangeError` for other data.
+    """
     data = finite_matrix(X, name)
     require_range(data)
     return data

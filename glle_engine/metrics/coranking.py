@@ -66,7 +66,9 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     Parameters
     ----------
     X : (n, d) float64
+        The data.
     Y : (n, p) float64
+        The embedding.
     on_progress
         Called with (points done, all, "ranks").
 
@@ -86,7 +88,8 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
             remedy=f"Give at least {_MIN_POINTS} points.",
         )
     rows = fixed_sample(n, LANDMARKS)
-    first_kept = np.zeros(n, np.int64)  # by K: pairs whose larger rank is K, kept from this K on
+    # Entry K counts the pairs whose larger rank, in the data or in the embedding, is K: they are kept from this K on.
+    first_kept = np.zeros(n, np.int64)
     for block in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
         larger = np.maximum(_ranks(X, rows[block]), _ranks(Y, rows[block]))
         first_kept += np.bincount(larger.ravel(), minlength=n)

@@ -263,6 +263,7 @@ def unexplained_variance(
     distances : callable
         Takes a slice of `points`, and returns their distances in the data to all points, (b, n).
     points : (m,) int
+        Row numbers of the points from which distances are measured.
     Y : (n, p) float64
         The embedding.
     on_progress

@@ -75,9 +75,9 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     @cached_property
     def located(self) -> tuple[Data, int]:
-        """Points whose Euclidean distances are those of the method's metric, divided by 2^e, and the exponent e.
+        """The pair (points, e): Euclidean distances of the points are distances by the method's metric, divided by 2^e.
 
-        For parameters with "precomputed", the first result is `Distances`. The division keeps squares in range.
+        For parameters with "precomputed", the first item is `Distances`. The division keeps squares in range.
         """
         if self.spec.precomputed:
             exponent = int(np.frexp(float(self.data.max()))[1])
@@ -184,15 +184,16 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec) -
     require_unlabeled(method, spec)
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
-            f"With {name}='precomputed' halves of the data cannot be embedded, because it gives no distances between "
-            "the points.",
+            f"With {name}='precomputed' halves of the data cannot be embedded, because such a matrix gives no "
+            "distances between the points.",
             remedy=f"Give the points with another {name}, or the distances of all pairs with "
             f"{Way('metric', 'precomputed')} and another method.",
         )
     if spec.space[1] not in get_args(Metric):
         raise InvalidParameterError(
-            f"Maps of halves cannot be compared by distances with {Way('metric', spec.space[1])}.",
-            remedy=f"Give the distances of all pairs as the data, with {Way('metric', 'precomputed')}.",
+            f"With {Way('metric', spec.space[1])} halves of the data cannot be embedded and compared; with "
+            f"{', '.join(get_args(Metric))} they can.",
+            remedy=f"Use one of these metrics, or give the distances of all pairs with {Way('metric', 'precomputed')}.",
         )
     half = n // 2
     features = half if spec.precomputed else d

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 # lower 32 are the number of the resample, and the upper 32 the number of the stream.
 _RESAMPLES_PER_STREAM = 1 << 32
 MIN_HALVED_POINTS = 20
-_SEARCH_FACTOR = 3  # the search among all points finds this multiple of k neighbors, so that usually k are in a sample
-PLACING_NEIGHBORS = 10  # a point outside the sample is placed by this many neighbors in the sample
+_SEARCH_FACTOR = 3  # the search among all points finds 3 k neighbors, so that usually k of them are in a random half
+PLACING_NEIGHBORS = 10  # a point outside a random half is placed by this many neighbors in the half
 _REG = 1e-3  # ridge of the weights that place a point
 
 
@@ -468,7 +468,10 @@ def require_enough_for_halves(n: int) -> None:
 
 
 def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return positions (n, p) of all points: Y (m, p) for the points of a half, LLE weights place the other points."""
+    """Return positions (n, p) of all points, from the positions Y (m, p) of a random half of them.
+
+    LLE weights on the points of the half place the other points.
+    """
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 # Shares of a map that another sample would reproduce: `remains`, arrangement and shape.
 MIN_TRUSTED_SHARE = 0.6  # an answer is trusted if at least this share of the map would remain in another sample
-# The layout of a map is trusted roughly from this share on, and neighborhoods from this share of neighbors, beyond the
-# share by chance, on.
+# From this share on, the rough layout of a map is trusted. Neighborhoods are trusted if at least this share of the
+# neighbors would remain, beyond the share that remains by chance.
 MIN_PARTLY_TRUSTED_SHARE = 0.3
 MIN_POINTS_FOR_WEAK_STRUCTURE = 100  # with fewer points, an audit may miss all but a strong structure
-# An island or a pair of groups is trusted if it is isolated in at least this share of resamples.
+# An island or a pair of groups is trusted if it is isolated in the maps of at least this share of the random halves.
 MIN_ISOLATED_SHARE = 0.8
-# More random halves of the data are embedded if an island is isolated in a share of the halves between these two.
+# More random halves of the data are embedded if the share of the halves in whose maps an island is isolated is between
+# these two.
 UNCLEAR_ISOLATED_SHARES = (0.6, 0.95)
-# An island is said to be separate in most samples if it is isolated in at least this share of resamples.
+# An island is said to be separate in most samples if it is isolated in the maps of at least this share of the halves.
 MIN_SHARE_OF_MOST_SAMPLES = 0.5
-# If a share is this many standard errors from all thresholds, more resamples would change no statement.
+# If a share is this many standard errors from all thresholds, more halves of the data would hardly change a statement.
 MIN_STANDARD_ERRORS = 2.5
 
 # Whether the data have structure.
@@ -27,7 +28,8 @@ MIN_KEPT = 0.01  # a map shows something if its share of kept neighbors exceeds 
 CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
 MIN_EXCESS_MASS = 1.4  # a column has clusters if the excess mass of its two modes, times the root of n, exceeds this
 MIN_SHARE_NEAR_IN_DATA = 0.8  # neighbors in a map are trusted if at least this share of them is near in the data
-# Layouts are trusted from this rank correlation with distances in the data, or along them, on.
+# Layouts are trusted if the distances in the map have at least this rank correlation with Euclidean or with geodesic
+# distances in the data.
 MIN_DISTANCE_CORRELATION = 0.65
 MIN_DOMINANT_VARIANCE_SHARE = 0.9  # if one feature has at least this share of the variance, a map shows little else
 
@@ -39,10 +41,10 @@ MIN_EXTRA_DIMENSION = 0.5
 # A row has a near-copy if its nearest row is nearer than this share of the distance to the fifth.
 MAX_NEAR_COPY_RATIO = 0.1
 MIN_NOTED_COPY_SHARE = 0.3  # there is a note if at least this share of the rows has a near-copy
-MIN_DEPENDENT_COPY_SHARE = 0.5  # halves are not independent if at least this share of the rows has a near-copy
-MAX_STEP_RATIO = 0.8  # rows are a series if consecutive rows are nearer than this share of the distance of other rows
-# The overlap at k is the mean share of their k nearest rows that a row and each of its k nearest rows have in common.
-# Rows form sets of k + 1 near-copies if one of two conditions holds:
+MIN_DEPENDENT_COPY_SHARE = 0.5  # random halves are not independent if at least this share of the rows has a near-copy
+MAX_STEP_RATIO = 0.8  # rows are a series if consecutive rows are nearer than this share of the usual distance of rows
+# A row and its k nearest rows are a set. The overlap at k is the share of its rows that the set of a row has in common
+# with the set of one of its k nearest rows, on average. Rows form sets of k + 1 near-copies if one of these holds:
 SET_OVERLAP = 0.9  # the overlap at k is at least this
 SET_DROP = 0.12  # the overlap falls by at least this much from k to k + 1
 
@@ -62,10 +64,11 @@ SMALL_ISLAND_SHARE = 0.02  # islands with a smaller share of the points have to 
 GROUP_CONTACT = 0.1
 
 # Points at which a map disagrees with the data or with maps of other samples: tears and glued points.
-# Two points are far in the map beyond this multiple of the larger distance to their k-th neighbors.
+# Two points are far apart in the map if their distance exceeds this multiple of the distance from either point to its
+# k-th neighbor.
 FAR_RATIO_IN_MAP = 4.0
-# Two points are far in the data if neither is among this multiple of k nearest points of the other, and their distance
-# is beyond this multiple of the larger of their distances to the k-th neighbor.
+# Two points are far apart in the data if neither is among the 3 k nearest points of the other, and their distance
+# exceeds 1.5 times the distance from either point to its k-th neighbor.
 FAR_RANK_RATIO = 3
 FAR_RATIO_IN_DATA = 1.5
 # Only points that are neighbors in another sample with this probability can be torn apart.

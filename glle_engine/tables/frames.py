@@ -176,7 +176,10 @@ def _frame_of_series(series: Any) -> Any:
 
 
 def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
-    """Return the levels of a pandas index as series by name; none if it only numbers the rows, unless `with_index`."""
+    """Return the levels of a pandas index as series by name.
+
+    Without `with_index`, an index that only numbers the rows from 0 counts as no level.
+    """
     is_plain = index.nlevels == 1 and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
     if is_plain and not with_index:
         return {}

@@ -251,9 +251,10 @@ class Layout:
         return Note("labels-guessed", f"{sentence}{Way('one_hot', [name])}, without it {Way('ignore', [name])}.")
 
     def with_index(self, possible: Sequence[int]) -> Layout:
-        """Return the layout in which the columns of a frame's index that are `possible` ids are the ids.
+        """Return the layout in which the columns of a frame's index are the ids, as far as they are in `possible`.
 
-        If other columns are the ids, or the index has no such column, return the layout unchanged.
+        `possible` are the positions of the columns whose values can be ids. If other columns are the ids, or no column
+        of the index can be, return the layout unchanged.
         """
         index = [column for column in self.index if column in possible]
         if not index or self.roles["id"]:

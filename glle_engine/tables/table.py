@@ -153,7 +153,8 @@ def read_table(
     bounds = bounds or _NoBounds()
     width = len(columns.head)
     if not (roles.features or roles.ignore or roles.id):  # all columns but the labels and colors are features
-        bounds.check((1, max(1, width - 2)))  # first: more columns would be slow to match
+        # Too many columns are refused before roles are looked up by their names, which would take long.
+        bounds.check((1, max(1, width - 2)))
     kinds = [column.kind for column in columns.head]
     layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:

@@ -33,7 +33,7 @@ _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the tex
 _TITLE_MARGIN_INCHES = 0.7  # a title leaves this much room, so that it stays apart from the title of the next panel
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels of less than 4 inches have smaller letters: 21 per inch
 _MAX_VECTOR_POINTS = 5000  # with more points, a file of vector graphics has the points as a bitmap
-# Options of matplotlib that a color given by the caller replaces.
+# Options of matplotlib that are left out if the caller passes a color.
 _COLOR_OPTIONS = {"c", "cmap", "vmin", "vmax", "plotnonfinite"}
 _OUTLYING_SHARE = 0.002  # share of the points at each end that may lie outside of a panel
 
@@ -67,9 +67,9 @@ class Panel:
     opacities: NDArray[np.float64] | None = None  # (n,)
     sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
     covariance: NDArray[np.float64] | None = None  # (n, 2, 2), for the regions
-    radii: dict[float, float] = field(default_factory=dict)  # radius of the regions of each level
-    apart_from: dict[str, int] = field(default_factory=dict)  # groups that each group of an audit stays apart from
-    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # name of each island, and whether it stays
+    radii: dict[float, float] = field(default_factory=dict)  # radius of the regions, by probability
+    apart_from: dict[str, int] = field(default_factory=dict)  # by group: from how many others it stays apart
+    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # name, and whether it is trusted
     of_islands: NDArray[np.int64] | None = None  # (n,)
     tears: NDArray[np.int64] | None = None  # (t, 2)
     is_folded: NDArray[np.bool_] | None = None  # (n,)
@@ -216,7 +216,8 @@ def plot(
             # Only the constrained layout makes room for a legend outside of the axes.
             has_room = engine is not None and engine.adjust_compatible is False
             place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
-            place = place if panel.colors.classes or has_names else {"loc": "upper right"}  # beside the scale
+            # A color scale already takes the room on the right of the axes.
+            place = place if panel.colors.classes or has_names else {"loc": "upper right"}
             handles = panel.colors.handles() if panel.colors.classes else panel.colors.handles()[-1:]
             ax.legend(handles=handles, title=shorten([panel.colors.title])[0], fontsize=8, **place)
     return ax

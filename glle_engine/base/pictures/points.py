@@ -146,8 +146,8 @@ def require_finite_places(places: NDArray[np.float64]) -> None:
         raise NotFiniteError(
             f"{len(places) - is_finite.sum():,} of {len(places):,} points have coordinates that are not finite; the "
             f"first is row {is_finite.argmin()}, counted from 0.",
-            remedy="Leave these points out, or give them finite coordinates; a method must return finite coordinates "
-            "for every part of the data.",
+            remedy="Leave these points out, or give them finite coordinates. A function that makes the coordinates "
+            "must return finite ones for every part of the data.",
             details={"row": int(is_finite.argmin())},
         )
 
