@@ -5,11 +5,13 @@ The questions are who is near whom (`neighbors`), distances across the map (`lay
 - Neighbors: the map that keeps most neighbors among the data's first ten principal components.
 - Layout: the method whose maps of halves have the highest mean rank correlation with the distances of the data: with
   Euclidean distances, and with distances along the data (shortest paths over nearest neighbors).
-- Groups: the map with most points on trusted islands, if some map has three trusted islands. If several maps have as
-  many points there, the map with most trusted islands, because a map that lays groups onto each other has fewer.
+- Groups: the map with most points on trusted islands (separate clumps of points that other samples show, too), if some
+  map has three trusted islands. If several maps have as many points there, the map with most trusted islands, because a
+  map that lays groups onto each other has fewer.
 
 A map is never named because it is stable: a folded map can be the most stable one. All maps are compared on the same
-halves, so that differences are paired. If several maps are as good as the best one, the simplest of them is named.
+random halves of the data, so that differences are paired. If several maps are as good as the best one, PCA or t-SNE is
+named if it is among them, and else the best one.
 """
 
 from __future__ import annotations

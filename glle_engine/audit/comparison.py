@@ -1,8 +1,8 @@
 """Comparison of several maps of the same data: their audits on the same halves, and which of them to show.
 
-All maps are first audited with two pairs of halves. The audits of maps that are clearly worse for all questions stop
-there; the other audits go on until they are complete. All maps are compared on the same halves, so that their
-differences are paired (`glle_engine.audit.choice`).
+All maps are first audited with two pairs of separate halves of the data. The audits of maps that are clearly worse for
+all questions stop there; the other audits go on until they are complete. All maps are compared on the same halves, so
+that their differences are paired (`glle_engine.audit.choice`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dimension of the data, as the number of coordinates that the maps of two separate halves share.
+"""Dimension of the data, as the number of coordinates that the maps of two separate halves of the data share.
 
 Both halves are embedded with one coordinate more than the audited map. The squared canonical correlations of the two
 maps say how many coordinates they share: three for a 3-ball, none for noise. Coordinates of nearly equal strength mix,
