@@ -177,8 +177,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `method`: "em", the posterior given the data, or "direct", given the embedding as well
             - `variant`: "constrained" for weights that sum to one, or "published"
             - `reg`: ratio of noise to prior variance, the ridge of LLE
-            - `variance`, `noise`: the noise of reconstructions: "auto", "dirichlet" or "ml"; "isotropic", "tangent", or
-              "auto" for the one whose draws keep neighbors better
+            - `noise`: the noise of the reconstruction of a point from its neighbors: "isotropic", "tangent", or "auto"
+              for the one whose draws keep neighbors better
+            - `variance`: how the variance of this noise is estimated: "dirichlet", "ml" or "auto"
             - `disconnected`: "bridge" a graph of several components, with a note, or "error"
             - `neighborhoods`: "fixed", or "adaptive" for sheets that come close to themselves
             - `standardize`: "zscore" or "robust" for features in different units
@@ -187,8 +188,8 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             - `landmarks`: number of points that are fitted, on which the others are placed; "all" points; or "auto":
               all points if a draw is expected to take less than a second, otherwise 4,000 or 2,000, with a note
             - `search`: "exact", or "approximate" for many points with many features
-            - `mean`, `covariance`: of the direct posterior and of the published em; `max_iter`, `tol`: of the
-              published em alone
+            - `mean`: only with ``method="direct"``; `covariance`, `max_iter`, `tol`: only with ``method="em"`` and
+              ``variant="published"``
 
             The service has the defaults; `glle fit --help` lists all values.
 

@@ -111,9 +111,10 @@ class Comparison:
         return map_frame(self._rows(), self.best)
 
     def plot(self, labels: ArrayLike | None = None) -> Figure:
-        """Draw all maps as small panels, with outlines of islands and the level of each audit; return the figure.
+        """Draw all maps as small panels, with the level of each audit in the title; return the figure.
 
-        Points have the colors of `labels` (n,), by default of the labels of the comparison.
+        Points have the colors of `labels` (n,), by default of the labels of the comparison. Islands, groups of points
+        that the map isolates from the other points, are outlined.
 
         Raises
         ------
@@ -205,7 +206,8 @@ def compare(
     labels, truth
         Class (n,) of the points, or the name of a column, and true coordinates (n, q), for scores and plots.
     blocks
-        Subject, series or replicate of each point, or the name of its column, as for `audit`.
+        Subject, series or replicate of each point, or the name of the column. All points of a block are in the same
+        half of the data.
     standardize, metric
         Standardization and metric of the data, as for `audit`. All maps are judged by the same distances.
     audit
@@ -288,7 +290,7 @@ class _Making:
     notes: dict[str, Note] = field(default_factory=dict)
 
     def result(self, points: DataPoints) -> Comparison:
-        """Return the finished comparison, with the notes on how the data were read and on their feature scales."""
+        """Return the finished comparison, with notes on how the data were read and on the scales of the features."""
         return replace(self.comparison, notes=points.all_notes(self.notes.values()))
 
     def embed(self, candidate: Candidate) -> None:
@@ -337,7 +339,7 @@ def _coordinates(
 
 
 def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
-    """Return labels as the numbers that methods take: words become their positions in sorted order."""
+    """Return labels as numbers, which methods take: each word becomes its rank among the distinct words."""
     if labels is None or np.asarray(labels).dtype.kind in "iubf":
         return labels
     return np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
@@ -353,7 +355,10 @@ class Scored:
     neighbors: int | Literal["auto"] | None
 
     def names(self, scores: Sequence[str] | None) -> list[str]:
-        """Return the names of the scores to compute: `scores`, or for None all fast scores whose inputs are known.
+        """Return the names of the scores to compute: `scores`, or for None all fast scores.
+
+        Fast scores that need labels or true coordinates are left out if these are None.
+
 
         Raises `InvalidParameterError` if `scores` is not a list of names.
         """

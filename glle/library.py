@@ -261,7 +261,8 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def extend(self, X: Any, new: Any) -> Extension:
         """Return the `Extension` that embeds new points (m, d) by their neighbors in the data X (n, d) of the fit.
 
-        Errors as for `Posterior.extend`.
+        Raises `InvalidShapeError` for another number of points or features, `DataMismatchError` if X is not the data of
+        the fit, and `NotFiniteError` for new points with NaN or infinite values.
         """
         return super().extend(self._features(X), self._features(new, is_new=True))
 
@@ -294,8 +295,9 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
         """Find the scale at which draws spread as much as embeddings of random halves of X (n, d), the data of the fit.
 
-        The scale, the attribute `scale` of the result, is a factor on the covariance of the weights.
-        Options and errors are the same as for `glle_engine.reliability.calibration.calibrate`.
+        The scale, the attribute `scale` of the result, is a factor on the covariance of the weights. Options are the
+        same as for `glle_engine.reliability.calibration.calibrate`. Raises `InvalidParameterError` if this posterior
+        cannot be calibrated, and `DataMismatchError` if X is not the data of the fit.
         """
         return calibrate(self, self._features(X), **options)
 
@@ -358,7 +360,7 @@ def fit(
 def load(path: str | os.PathLike[str]) -> FittedPosterior:
     """Read a posterior from the npz file that `Posterior.save` wrote, or that a service exported.
 
-    Errors are the same as for `glle_engine.load`.
+    Raises `StorageError` if the file has another format or is damaged.
     """
     return FittedPosterior.load(path)
 
@@ -393,7 +395,7 @@ def audit(
     X
         The data (n, d), or any data of `fit`.
     Y
-        Coordinates (n, p) from anywhere, or a posterior of the data. Or a method, as in `embed`.
+        Coordinates (n, p) from anywhere, or a posterior of the data; or, in place of `method`, a method.
     method
         How the coordinates are made: a method by name, a function of points (m, d) to coordinates (m, p), or an
         estimator. Without a method, the audit can judge only fidelity, tears and islands.
@@ -405,9 +407,9 @@ def audit(
         Subject, series or replicate of each point (n,), or the name of a column, which is then not a feature. The audit
         divides the data into random halves; all points of a block are then in the same half.
     n_neighbors
-        Number of neighbors, for a method that is given by name and has this parameter.
+        Number of neighbors, if `method` is a name, and the method has this parameter.
     standardize, metric
-        How features are standardized, and the metric of the data, as in `fit`.
+        Standardization of the features ("zscore" or "robust") and metric of the data, such as "cosine", as in `fit`.
     is_own_map
         Whether the method itself made the coordinates. The audit then does not check whether they look like a map of
         the method.

@@ -209,7 +209,8 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
     Raises
     ------
     GlleError
-        As for `read_points`, and for missing or unknown columns.
+        If columns of the fit are missing, if there are unknown columns, or if columns have missing values and the fit
+        had no option `missing`; the message names the columns.
 
     """
     require_here(data)

@@ -169,9 +169,9 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Result:
         """Embed new points; return a `Result` with their `embedding` (m, p) and their `distances` (m,).
 
-        These are distances to the nearest training point. With `n_draws` the result also has `mean` and `covariance`
-        over draws. Options: the options of `dataset` for data to upload; `n_draws`, `first`, `seed` and `scale` of the
-        draws.
+        A distance is the distance of a new point to the nearest training point. With `n_draws` the result also has
+        `mean` and `covariance` of each new point over that many draws. Options: the options of `dataset` for data to
+        upload; `n_draws`, `first`, `seed` and `scale` of the draws.
         """
         of_data, spec = data_options(options)
         dataset = await new_points(self._session, data, of_data, self.metadata["dataset"])

@@ -49,9 +49,9 @@ class Retries:
     deadline
         Seconds after the first attempt of a call until which it is repeated; then the call fails. 0: one attempt.
     connect
-        Seconds for a call to a service that accepts no connection and has never answered this client, because there may
-        be no such service. A service that has answered before is probably restarting, so the client waits until the
-        deadline.
+        Seconds until which a call is repeated if the service accepts no connection and has never answered this client,
+        because there may be no such service. A service that has answered before is probably restarting, so its calls
+        are repeated until the deadline.
     first, longest
         Seconds of the first and of the longest pause between attempts; each pause is twice as long as the one before.
         The client waits for a random part of the pause, at least half, so that clients that were refused together do

@@ -80,7 +80,10 @@ class AnalysisContext(Protocol):
         """Return the stored result of another analysis of the job's posterior or data set, or None."""
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the job's posterior or data set; return the result with its digest."""
+        """Store the result of an analysis of the job's posterior or data set.
+
+        Return the result, with its SHA-256 as metadata ``sha256``.
+        """
 
     def find_part(self, key: str) -> Entry | None:
         """Return the part of an analysis that is stored under a key, or None."""
@@ -95,7 +98,10 @@ class AnalysisContext(Protocol):
         """Return the stored embedding with this id, or None."""
 
     def keep_embedding(self, id_: str, entry: Entry) -> Entry:
-        """Store an embedding, unless its record was deleted; return the embedding with its digest."""
+        """Store an embedding, unless its record was deleted.
+
+        Return the embedding, with its SHA-256 as metadata ``sha256``.
+        """
 
     def publish_partial(self, key: str, entry: Entry) -> None:
         """Publish a preliminary result, which clients can read while the analysis runs; it replaces the last one.
@@ -137,7 +143,10 @@ class AnalysisSpec:
         return 1
 
     def parts(self) -> Sequence[Part]:
-        """Return what several tasks can make before `run`, in a fixed order; `run` itself makes missing parts."""
+        """Return the parts of the work that several tasks can do before `run` combines them, in a fixed order.
+
+        `run` itself makes parts that are missing.
+        """
         return ()
 
     def run(self, context: AnalysisContext) -> Entry:

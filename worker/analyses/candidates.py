@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Members of a candidate's row that are filled from the short audit, and then from the whole audit.
 _FROM_AUDIT = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "lines", "remains")
-# Parameters of the comparison that the key of a part covers, beside those of the audit.
+# Parameters of the comparison that the key of a stored audit covers, in addition to those of the audit.
 _INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Request(Protocol):
 
     @property
     def methods(self) -> tuple[dict[str, Any], ...]:
-        """The candidates: dictionaries with label, title, method, parameters, problem and audit."""
+        """The maps to compare (candidates): dictionaries with label, title, method, parameters, problem and audit."""
 
     @property
     def total(self) -> int:
@@ -69,7 +69,7 @@ class Request(Protocol):
 
 @dataclass(frozen=True)
 class CandidateMaps:
-    """Makes the audits of a comparison's candidates in one task, and chooses the maps to show.
+    """Audits the maps of a comparison (the candidates) in one task, and chooses the maps to show.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_SUMMARIZED = 1000  # maximum number of draws in a summary, which aligns the draws and holds all in memory
-TRUST_NEIGHBORS = 10  # number of neighbors in the local trust
+TRUST_NEIGHBORS = 10  # number of neighbors in the local trustworthiness
 TRUST_BLOCK = 8192  # number of points between two checks for a cancellation
 EXTENSION_WORK = 2**28  # distances times features between two checks for a cancellation: about a second of work
 
@@ -54,7 +54,7 @@ class SampleSpec(AnalysisSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """Parameters of a summary of `n_draws` draws, with the local trust of each point."""
+    """Parameters of a summary of `n_draws` draws, with the local trustworthiness of each point."""
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})

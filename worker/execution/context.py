@@ -47,7 +47,8 @@ class TaskContext:
     Parameters
     ----------
     stage_prefix
-        Prefix of the names of stages. With a prefix, only stages are written to the job's record, and no steps.
+        Prefix of the names of stages. With a prefix, only the stage is written to the job's record, and not the number
+        of finished steps.
     report
         Receives the progress, if the task makes only one shard; by default, progress is written to the job's record.
 
@@ -138,7 +139,9 @@ class TaskContext:
         return self.stores.find_result(spec, self.subject)
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the job's posterior or data set; return the result with its digest.
+        """Store the result of an analysis of the job's posterior or data set.
+
+        Return the result, with its SHA-256 as metadata ``sha256``.
 
         A calibration with default parameters is also written to the posterior's record. Raises `ProblemError`:
         ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; or a code such as
@@ -190,7 +193,10 @@ class TaskContext:
         return self.stores.embeddings.find_entry(id_)
 
     def keep_embedding(self, id_: str, entry: Entry) -> Entry:
-        """Store an embedding, unless its record was deleted; return the embedding with its digest."""
+        """Store an embedding, unless its record was deleted.
+
+        Return the embedding, with its SHA-256 as metadata ``sha256``.
+        """
         require_finite("embedding", entry)
         entry = _with_digest(entry)
         with stage("storing"):

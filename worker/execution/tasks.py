@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 def fit(job_id: str) -> None:
-    """Fit the posterior of a job."""
+    """Fit the posterior of a job, and store it."""
     _run(job_id, _fit)
 
 
@@ -203,7 +203,7 @@ def _make_shard(context: TaskContext, shard: int) -> Job | None:
 
 
 class _Shard:
-    """Reports the progress of a task that makes one shard of a job; the first shard also enqueues the other shards."""
+    """Reports the progress of a task that makes one shard: one of the pieces into which a large job is divided."""
 
     def __init__(self, context: TaskContext, number: int) -> None:
         self.context = context
@@ -214,7 +214,10 @@ class _Shard:
         self._reported = time.monotonic()
 
     def begin(self, stage: str, **progress: int) -> None:
-        """Write the job's stage unless another shard has; the task of the first shard also enqueues the others."""
+        """Write the job's stage, unless the task of another shard has written it.
+
+        The task of the first shard also enqueues the tasks of the other shards.
+        """
         if self.job.stage != stage:
             self.stores.jobs.stage(self.job.id, stage, **progress)
         if self.number == 0 and self.job.sharding is not None and self.job.sharding.shards > 1:
@@ -269,7 +272,7 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 def _make_parts(shard: _Shard) -> Job | None:
     """Make the missing parts of a shard of an analysis; return the job. Another task combines all parts.
 
-    The last resample of a part is reported only when the part is stored.
+    The last resample (embedding of a random half of the data) of a part is reported only when the part is stored.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
@@ -307,7 +310,10 @@ def _analyze(context: TaskContext) -> Job | None:
 
 
 def _calibrated_scale(context: TaskContext) -> float:
-    """Return the scale ``auto`` of a job's posterior; calibrate the posterior if it is not calibrated yet."""
+    """Return the calibrated scale of draws of a job's posterior; calibrate the posterior if it is not calibrated yet.
+
+    The scale is a factor on the posterior covariance.
+    """
     calibration = context.stores.posteriors.calibration(context.subject)
     if calibration is None:
         with stage("calibrating"):

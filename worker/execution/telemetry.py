@@ -82,7 +82,7 @@ _ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None
 
 @contextmanager
 def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
-    """Collect the telemetry of the RQ task that runs in the context; at the end, log its end and send the counters."""
+    """Collect the telemetry of the RQ task that runs in the context; then log the task's end, and send the counters."""
     task = get_current_job()
     with observe(stores, {} if task is None else task.meta, job=job) as telemetry:
         if task is not None and task.enqueued_at is not None:

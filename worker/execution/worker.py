@@ -80,7 +80,7 @@ log = logging.getLogger(__name__)
 
 
 def end_stopped(task: RqJob, connection: Redis) -> None:
-    """Set a job to cancelled whose task was stopped; RQ calls this after a command to stop the task."""
+    """Set the status of a job to cancelled, after its task was stopped; RQ calls this after a command to stop it."""
     del connection
     if task.args:  # the sweep has no job
         process_stores().jobs.finish_cancel(task.args[0])
@@ -190,7 +190,7 @@ class TaskWorker(RqWorker):
             self._overdue = self._prolonged = ""
 
     def _end_interactive(self, job: RqJob, pid: int) -> None:
-        """Let an interactive task go on as a batch task, with more memory; kill its process group if it may not.
+        """Let an interactive task go on as a batch task, with more memory; if it may not, kill its processes.
 
         The task may go on if no other long task runs here, and if its tenant's share of the batch queue is not full. If
         the share cannot be read, the task goes on as it is.

@@ -286,8 +286,8 @@ class DrawStream:
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
         """Return up to `count` waiting requests; if there are none, wait up to `seconds` for a request.
 
-        Tenants are served in turn. Each gets at most max(`LANES`, `count` / number of waiting tenants) requests, where
-        `LANES` is the number of draws of a posterior that are computed side by side.
+        Tenants are served in turn. At most max(`LANES`, `count` / number of waiting tenants) requests of each tenant
+        are returned, where `LANES` is the number of draws of a posterior that are computed together, in SIMD lanes.
         """
         requests = [] if self._has_all and seconds else self._take(count)
         if requests or not seconds:
@@ -426,7 +426,8 @@ def stream_state(client: redis.Redis) -> StreamState:
             pipeline.xrange(stream, count=1)
             pipeline.xpending(stream, _SAMPLERS)
         replies = pipeline.execute(raise_on_error=False)
-    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]  # `pending` may have errors
+    # An item of `pending` is an error if its stream has no consumer group.
+    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]
     for reply in (*lengths, *firsts):
         if isinstance(reply, redis.RedisError):
             raise reply
@@ -518,7 +519,7 @@ class RequestsInHand:
 
     @property
     def next_size(self) -> int:
-        """Number of requests from which the next `pop` takes a batch: those for one posterior; 0 without requests."""
+        """Number of requests for the posterior whose turn is next, of which `pop` returns a batch; 0 if none wait."""
         return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
 
     def pop(self, size: int) -> DrawBatch:

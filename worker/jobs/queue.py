@@ -68,7 +68,8 @@ STOP_GRACE_SECONDS = 2.0  # time in which a task can stop by itself after its ti
 _DRAWS_SUFFIX = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
-BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a slot of their tenant's rate limit
+# Statuses of tasks that hold one of the slots of their tenant's rate limit.
+BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)
 
 log = logging.getLogger(__name__)
 
@@ -331,7 +332,7 @@ class TaskQueue:
     def _adjust_shares(self) -> None:
         """Set how many tasks each tenant may have in RQ, by the number of live workers, so that new workers get tasks.
 
-        Also free the slots of tasks that neither wait nor run.
+        RQ's rate limit has a slot for each of these tasks. Also free the slots of tasks that neither wait nor run.
         """
         shares, limits = self._shares(), RateLimitRegistry.all(self._client)
         places = [limit.get_allowed_job_ids() for limit in limits]
@@ -346,7 +347,9 @@ class TaskQueue:
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
     def _free_slots(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
-        """Free those slots of a rate limit whose tasks `ids` neither wait nor run, and delete these tasks.
+        """Free the slots of a rate limit that are held by tasks which neither wait nor run, and delete these tasks.
+
+        A slot lets one task of the tenant wait in the queue or run; `ids` are the tasks that hold a slot.
 
         RQ itself frees the slots of ended tasks. Tasks that their job still needs keep their slots here, because a
         worker may be taking such a task from the queue right now; `repair` handles them. An interactive task that goes
@@ -448,7 +451,7 @@ def _running_seconds(task: RqJob) -> float:
 
 
 def task_id(job: Job, shard: int | None = None) -> str:
-    """Return the id of the task that makes a shard of a job.
+    """Return the id of the task that makes a shard: one of the pieces into which a large job is divided.
 
     Without `shard`, return the id of the task that does the whole job, or that combines the parts of an analysis.
     """

@@ -52,7 +52,7 @@ class TaskList(Queue):
     job_class = SafeJob
 
     def add(self, task: RqJob, pipeline: Pipeline) -> None:
-        """Add commands to a transaction that enqueue a task, or hold the task back until its tenant has a free slot."""
+        """Add commands to a transaction that enqueue a task, or hold it back while its tenant has too many tasks."""
         pipeline.sadd(self.redis_queues_keys, self.key)
         self._enqueue_rate_limited_job(task, pipeline=pipeline)
 

@@ -357,7 +357,9 @@ class JobStore:
             raise Cancelled
 
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
-        """Write the number of finished steps of a shard, which never decreases; return the job.
+        """Write the number of finished steps of a shard (the part of a job that one task makes); return the job.
+
+        A lower number than before changes nothing.
 
         If this completes all steps of a draws job, the job has succeeded. Raises `Cancelled` if the job was cancelled,
         has ended otherwise, or has no record.

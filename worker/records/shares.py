@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 SHARE_FACTOR = 3  # a tenant may hold at most this many times as much as is left free
 SHARE, UNLIMITED = -1, 0  # special values of a limit; a positive limit is the amount that a tenant may hold
 
-MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # limits of an API process
-MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # limits of the deployment
+# An API process has at most this many requests in progress, bodies that arrive, and requests that wait for jobs.
+MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270
+MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # limits of the deployment on open jobs, and on waiting requests for single draws
 HELD = "glle:shares"  # hash in the cache's Redis: for each API process, JSON with a time and what tenants hold
 HELD_MS = 5000  # milliseconds after which what a process has published is ignored
 
@@ -159,8 +160,8 @@ class Shares:
         self.requests = Share(MAX_REQUESTS, of_requests)
         self.bodies = Share(MAX_BODIES, of_requests)
         self.waits = Share(MAX_WAITS, of_requests)
-        self.incoming = Share(0, partial(limit, "incoming"))  # the total is set to the free bytes of the disk
-        self.readers = Share(0, partial(limit, "readers"))  # the total is set by the readers
+        self.incoming = Share(0, partial(limit, "incoming"))  # an upload sets the total to the free bytes of the disk
+        self.readers = Share(0, partial(limit, "readers"))  # the pool of processes that read uploads sets the total
         self._process = secrets.token_hex(8)
         self._is_published = False
 

@@ -43,7 +43,7 @@ class FileStore(RecordStore[R]):
     kind
         Kind of the records.
     files
-        Files of the records of all kinds.
+        Reads and writes the files.
     results
         Store of the results about the resources; a resource is deleted with its results. None if there are no results.
 
@@ -166,7 +166,7 @@ def damaged_file(kind: str, subject: str, flaw: str, deletion: str, **details: s
     flaw
         "is missing" or "has changed".
     deletion
-        What the user must delete, for the remedy: the same request then makes the file again.
+        What the user must delete, and how, for the remedy: the user's request then makes the file again.
 
     """
     remedy = (

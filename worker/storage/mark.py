@@ -53,7 +53,7 @@ from worker.storage.records import CHANGES, KEYS, SCHEMA_OF_RECORDS, SERVICE, US
 if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
-LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # problems that `find_loss` returns
+LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # codes of the errors of `find_loss`
 MARK_FOLDER = f"{FOLDER}/mark/"  # in the folder of the files, so that mark and files are lost together
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records that messages show
@@ -182,9 +182,9 @@ class RecordsMark:
         ----------
         is_write
             Whether the request may write. If so, the mark is read again and compared for this request alone, so that
-            nothing is written after a loss or before the mark; errors are raised as by `renew`. If not, an outcome of
-            the last second is enough, requests during a comparison use the former outcome, and errors of servers are
-            ignored here: the request fails later if it needs these servers.
+            nothing is written after a loss or before the mark; errors of Redis and of the store are raised. If not, an
+            outcome of the last second is enough, requests during a comparison use the former outcome, and errors of
+            servers are ignored here: the request fails later if it needs these servers.
 
         """
         if is_write or time.monotonic() >= self._checked_at + MAX_CHECK_AGE_SECONDS:
@@ -377,7 +377,10 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 
 
 def _first_mark(state: _RedisState, service: str) -> Mark:
-    """Return the mark of a new service, with at most one change, because a failover may still lose further changes."""
+    """Return the content of a new service's mark, the file by which losses of records are noticed.
+
+    It counts at most one change of records, because a failover of Redis may still lose further changes.
+    """
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 
 

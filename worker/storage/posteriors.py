@@ -35,7 +35,7 @@ NEIGHBORS_MEMBER = "neighbors"
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
-    """Return the id of a posterior: a digest of the data set's id, of all parameters, and of the engine's `NUMBERS`."""
+    """Return the id of a posterior: a digest of data set, parameters and version of the engine's results."""
     return "post_" + digest(dataset, spec, glle_engine.NUMBERS)
 
 

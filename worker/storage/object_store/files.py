@@ -49,7 +49,7 @@ FOLDER = "data"  # folder, in the store, of all files of records
 LOCAL = "objects"  # folder in GLLE_DATA_DIR that is the store unless GLLE_STORE_URL is set
 COPIES = "copies"  # folder in GLLE_DATA_DIR of the local copies
 STORED_BYTES = "stored_bytes"  # usage counter with the bytes of a tenant's files
-ENTRY = "entry"  # last part of the path of a file with an entry
+ENTRY = "entry"  # end of the path of a file with metadata and arrays (an `Entry`)
 COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
 MAX_COPY_BYTES = 2**32  # all local copies take at most this many bytes, and at most a quarter of the disk
 RECENT_SECONDS = 60.0  # a copy is kept this long after its last use, so that a reader can open it
@@ -206,7 +206,8 @@ class ObjectFiles:
         `sources` has the parts and the size of each file, by a name that becomes the end of the file's path. Raises
         `ProblemError` (``store-unavailable``, ``storage-full``).
         """
-        new = secrets.token_hex(16)  # only 256 folders: creating one syncs its parent
+        # The first two digits name only 256 folders, because creating a folder costs an fsync of its parent.
+        new = secrets.token_hex(16)
         paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
         try:
             return {name: self.write(paths[name], *source) for name, source in sources.items()}
