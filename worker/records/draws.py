@@ -76,7 +76,7 @@ class DrawsSpec:
     scales
         Factors on the posterior covariance; ``auto`` stands for the calibrated factor, which `at` fills in.
     grid
-        Whether the result has an axis for the scales.
+        Whether the result has an axis for the scales: (scales, n_draws, n, p), otherwise (n_draws, n, p).
     draw_seconds
         Expected seconds per draw if many draws are made together (`PosteriorRecord.draw_seconds`).
     shard_seconds
@@ -110,12 +110,6 @@ class DrawsSpec:
     def total(self) -> int:
         """Number of draws."""
         return self.n_draws * len(self.scales)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the embeddings: (n_draws, n, p), or (scales, n_draws, n, p) for a grid."""
-        grid = (len(self.scales),) if self.grid else ()
-        return (*grid, self.n_draws, self.n, self.p)
 
     @property
     def nbytes(self) -> int:
