@@ -114,7 +114,7 @@ class DataPoints:
         location = array_of_column(name, lists)
         if location is None:
             raise InvalidParameterError(
-                f"The data of the posterior have no column {name!r} of labels, colors or ids.",
+                f"The data have no column {name!r} of labels, colors or ids.",
                 remedy="Give an array with one value for each point in place of the name.",
             )
         array = getattr(self, location[0])

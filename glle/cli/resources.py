@@ -88,7 +88,8 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
     if file_or_id(text) == text:
         if flags := ", ".join(f"--{name.replace('_', '-')}" for name in options):
             raise ValueError(
-                f"The data set {text} is stored with the roles of its columns: leave out {flags}, or give its file."
+                f"The columns of data set {text} got their roles when it was uploaded: leave out {flags}, or give the "
+                "file in place of the id."
             )
         return text
     dataset = client.dataset(Path(text), **options)

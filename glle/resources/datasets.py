@@ -26,7 +26,7 @@ ROLES = COLUMN_LISTS | {"labels", "colors"}
 
 @dataclass(frozen=True, repr=False)
 class BaseDataset(Resource):
-    """Data set of the service: `metadata` is its description, `index` the index of the uploaded frame, or None."""
+    """Data set of the service: `metadata` is its description, `index` the uploaded pandas frame's index, or None."""
 
     metadata: DatasetOut
     index: Any = field(default=None, compare=False)

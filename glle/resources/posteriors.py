@@ -36,7 +36,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BasePosterior(Resource, Generic[JobT]):
-    """Fitted posterior: `metadata` is its description, `index` the index of the uploaded frame, or None."""
+    """Fitted posterior: `metadata` is its description, `index` the uploaded pandas frame's index, or None."""
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)

@@ -61,8 +61,9 @@ class Resource:
 
 @dataclass(frozen=True, eq=False)
 class Result(PointArray):
-    """Result of an analysis: `arrays` by name, all other values in `metadata`, and the `index` of the uploaded frame.
+    """Result of an analysis: `arrays` by name, and all other values in `metadata`.
 
+    `index` is the index of the uploaded pandas frame, or None.
     Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``. A result with coordinates can be
     passed in place of an array, and stands for its `embedding` (n, p); the `embedding` of a summary is the `consensus`.
     """

@@ -174,7 +174,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         ),
         (
             ["fit", "ds_x", "--labels", "kind", "--one-hot", "a"],
-            "stored with the roles of its columns: leave out --labels",
+            "got their roles when it was uploaded: leave out --labels",
         ),
         (["draw", "post_x", "--coun", "3", "-o", "draws.npy"], "unrecognized arguments: --coun"),
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),

@@ -53,7 +53,10 @@ class StoredResamples:
     name: str = ""
 
     def key(self, indices: range) -> str:
-        """Return the key under which a part is stored; `indices` are the numbers of the resamples in the part."""
+        """Return the key under which a part of the resamples (embeddings of random halves of the data) is stored.
+
+        `indices` are the numbers of the resamples in the part.
+        """
         stream = f"{self.stream.number}:{self.seed}"
         return f"{self.owners[-1]}:resamples:{self.name}{stream}:{indices.start}:{indices.stop}"
 
@@ -116,7 +119,8 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
     """Divide the resamples with the numbers `skipped`, ..., `count` - 1 into parts; return the numbers in each part.
 
-    A part has `RESAMPLES_PER_PART` resamples; the last part may have fewer.
+    A resample is the embedding of a random half of the data. A part has `RESAMPLES_PER_PART` resamples, the last part
+    maybe fewer.
     """
     return [range(first, min(first + RESAMPLES_PER_PART, count)) for first in range(skipped, count, RESAMPLES_PER_PART)]
 

@@ -18,8 +18,10 @@ MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # lower and upper limit on the bytes 
 # A sampler, the process that answers requests for single draws, is replaced when its memory has grown by this multiple
 # of the bytes of posteriors that it may keep.
 GROWTH = 3
-PROGRAM_BYTES = 280 * 2**20  # the parent process of a worker or API, with the engine; its children share these bytes
-INTERACTIVE_BYTES = 192 * 2**20  # limit on the working memory of an interactive task
+# Memory of the parent process of a worker or an API, with the engine, which the child processes share.
+PROGRAM_BYTES = 280 * 2**20
+# Limit on the working memory of an interactive task; a task that needs more is repeated as a batch task.
+INTERACTIVE_BYTES = 192 * 2**20
 
 
 def resident_bytes() -> int:

@@ -214,7 +214,10 @@ class CircuitBreaker(RetryPolicy):
         with self._lock:
             now = time.monotonic()
             if now < self._away_until:
-                raise CircuitOpenError(f"The server of {self.variable} did not answer a moment ago.")
+                raise CircuitOpenError(
+                    f"The server of {self.variable} did not answer a moment ago, so this call was not sent. Try again "
+                    f"in {AWAY_SECONDS:g} s."
+                )
             if not self._away_until:
                 return False
             self._away_until = now + self._trial_seconds  # if this trial hangs, another call may try after this time

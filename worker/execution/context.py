@@ -50,7 +50,8 @@ class TaskContext:
         Prefix of the names of stages. With a prefix, only the stage is written to the job's record, and not the number
         of finished steps.
     report
-        Receives the progress, if the task makes only one shard; by default, progress is written to the job's record.
+        Receives the progress, if the task makes only a part of the job; by default, progress is written to the job's
+        record.
 
     """
 
@@ -175,7 +176,7 @@ class TaskContext:
         self.store(key, _with_digest(entry), owners)
 
     def store(self, key: str, entry: Entry, owners: Sequence[str]) -> bool:
-        """Store an entry as a result of the job; return False if it is not stored, because an owner was deleted.
+        """Store an entry (metadata and arrays) as a result of the job; return False if an owner was deleted.
 
         `owners` are the ids of the records with which the result is deleted.
         """

@@ -58,7 +58,7 @@ def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
 
 
 def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-    """Make draws with one source and one alignment; return the draws in order, and the seconds per draw.
+    """Make draws with one source ("posterior" or "prior") and one alignment; return them, and the seconds per draw.
 
     Raises MemoryError (`limited_drawing`), and `ProblemError` (``no-convergence``) if a draw is not finite.
     """

@@ -70,7 +70,9 @@ class _StopWaiting(BaseException):
 
 
 class ResidentPosteriors:
-    """Posteriors that a sampler keeps in memory; beyond a limit, the least recently used posteriors are dropped.
+    """Posteriors that a sampler, a process that makes single draws, keeps in memory.
+
+    Beyond a limit, the least recently used posteriors are dropped.
 
     Parameters
     ----------
@@ -111,7 +113,7 @@ class ResidentPosteriors:
 
 
 class SamplerLoop:
-    """The main loop of a sampler: reads requests, makes draws, publishes and caches the draws.
+    """The main loop of a sampler: a process that reads requests for single draws, and makes and caches these draws.
 
     Parameters
     ----------

@@ -214,9 +214,9 @@ class _Shard:
         self._reported = time.monotonic()
 
     def begin(self, stage: str, **progress: int) -> None:
-        """Write the job's stage, unless the task of another shard has written it.
+        """Write the job's stage, unless another task of the job has written it.
 
-        The task of the first shard also enqueues the tasks of the other shards.
+        The first task of the job also enqueues the other tasks.
         """
         if self.job.stage != stage:
             self.stores.jobs.stage(self.job.id, stage, **progress)
@@ -239,7 +239,7 @@ class _Shard:
 
 
 def _draw_shard(shard: _Shard) -> Job | None:
-    """Make the draws of a shard, and store them as one result, unless this result is stored; return the job."""
+    """Make the draws of one task (a shard), and store them as one result, unless it is stored; return the job."""
     stores, context, job, spec = shard.stores, shard.context, shard.job, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(context))
@@ -253,9 +253,9 @@ def _draw_shard(shard: _Shard) -> Job | None:
 
 
 def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddress, Draw, float]]:
-    """Make the draws of a shard; return (address, draw, seconds) for each, and report progress every few draws.
+    """Make the draws of one task; return (address, draw, seconds) for each, and report progress every few draws.
 
-    The last draw is not reported here, because a shard is only complete when its result is stored.
+    The last draw is not reported here, because the task is only complete when the result is stored.
     """
     posterior = shard.context.posterior
     drawn: list[tuple[DrawAddress, Draw, float]] = []
@@ -270,9 +270,10 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 
 
 def _make_parts(shard: _Shard) -> Job | None:
-    """Make the missing parts of a shard of an analysis; return the job. Another task combines all parts.
+    """Make those parts of an analysis that this task has to make, unless they are stored already; return the job.
 
-    The last resample (embedding of a random half of the data) of a part is reported only when the part is stored.
+    Another task combines all parts. The last resample (embedding of a random half of the data) of a part is reported
+    only when the part is stored.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None

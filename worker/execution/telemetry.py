@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskTelemetry:
-    """Telemetry of one task, or of one batch of draw requests in a sampler.
+    """Telemetry of one task, or of one batch of draw requests in a sampler, the process that makes single draws.
 
     Parameters
     ----------

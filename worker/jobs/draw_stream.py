@@ -154,7 +154,7 @@ class DrawRequest:
 
 @dataclass(frozen=True)
 class DrawBatch:
-    """Requests for draws of one posterior, with one source and one alignment."""
+    """Requests for draws of one posterior, with one source (``posterior`` or ``prior``) and one alignment."""
 
     requests: list[DrawRequest]
 
@@ -403,7 +403,7 @@ class StreamState:
     oldest_seconds
         Age of the oldest request of any tenant; 0 if there is none.
     drawing
-        Number of requests that a sampler has read already.
+        Number of requests that a sampler, a process that makes single draws, has read already.
 
     """
 
@@ -455,7 +455,7 @@ def _message(
 
 
 def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
-    """Decode a message of a sampler: return the answers about draws, by the name of the draw (`waited_name`)."""
+    """Decode a message with answers to draw requests: return the answers by the name of the draw (`waited_name`)."""
     header, _, rest = message.partition(b"\n")
     content, start = json.loads(header), 0
     problem = None if content["problem"] is None else Problem.from_dict(content["problem"])
@@ -500,7 +500,7 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
 
 
 class RequestsInHand:
-    """Requests that a sampler has read and not yet answered, from which it takes batches (`pop`).
+    """Requests for single draws that this process, a sampler, has read and not yet answered; `pop` returns a batch.
 
     Tenants take turns, and so do the posteriors of each tenant.
     """
@@ -525,7 +525,8 @@ class RequestsInHand:
     def pop(self, size: int) -> DrawBatch:
         """Remove and return a batch: the requests for up to `size` different draws of one posterior.
 
-        The draws of a batch have one source and one alignment. The tenant's other requests wait for its next turn.
+        The draws of a batch have one source (``posterior`` or ``prior``) and one alignment. Other requests of the same
+        tenant wait for the tenant's next turn.
         """
         stream = next(iter(self._waiting))
         names = self._waiting.pop(stream)

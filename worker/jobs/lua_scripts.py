@@ -136,8 +136,8 @@ return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 #   progress  set fields while the job runs
 #   count     set the number of finished steps of a shard; the call that completes a draws job also ends the job
 #
-# The count of a shard never decreases, so a repeated shard changes nothing. `count` does not end an analysis, because
-# one more task combines its parts.
+# The number of finished steps of a shard never decreases, so that a repeated task changes nothing. `count` does not end
+# an analysis, because one more task combines its parts.
 CHANGE = f"""
 {_LISTS}
 local record, now = KEYS[1], tonumber(ARGV[2])

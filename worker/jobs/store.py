@@ -370,7 +370,7 @@ class JobStore:
         return job
 
     def unfinished_shards(self, job: Job) -> list[int]:
-        """Return the numbers of those shards of a job that have unfinished steps, in order."""
+        """Return the numbers of the shards (parts of a job, each made by one task) with unfinished steps, in order."""
         assert job.sharding is not None
         shards, size = range(job.sharding.shards), job.sharding.shard_size
         counts = self._client.hmget(job_key(job.id), [_count_field(shard) for shard in shards])
@@ -449,7 +449,7 @@ class JobStore:
 
 
 def _count_field(shard: int) -> str:
-    """Return the name of the field, in a job's record, with the number of finished steps of a shard."""
+    """Return the name of the field, in a job's record, with how many steps task number `shard` has finished."""
     return f"shard:{shard}"
 
 

@@ -80,7 +80,7 @@ def file_parts(entry: Entry) -> list[bytes | memoryview]:
 
 
 def parse_file(data: memoryview) -> Entry:
-    """Return the entry in the content of a file; its arrays are read-only views of `data`.
+    """Return the entry (metadata and arrays) in the content of a file; the arrays are read-only views of `data`.
 
     Raises ValueError, KeyError or TypeError if `data` are not an entry.
     """

@@ -139,18 +139,18 @@ class DrawsSpec:
         return math.ceil(self.total / self.per_shard)
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of draws in a shard; the last shard may have fewer than `per_shard`."""
+        """Return the number of draws that task number `shard` makes; the last task may make fewer than `per_shard`."""
         return min(self.per_shard, self.total - shard * self.per_shard)
 
     def result_key(self, posterior: str, shard: int) -> str:
-        """Return the key under which the result with the draws of a shard is stored.
+        """Return the key under which the draws that task number `shard` makes are stored as one result.
 
         `scales` must be numbers: `at` first replaces ``auto``.
         """
         return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:
-        """Return the addresses of the draws in a shard, in the order of the result."""
+        """Return the addresses of the draws that task number `shard` makes, in the order of the result."""
         start = shard * self.per_shard
         return [self.key(start + i) for i in range(self.shard_size(shard))]
 

@@ -62,10 +62,10 @@ class PartsSharding:
         return math.ceil(len(self.sizes) / self.per_shard)
 
     def parts(self, shard: int) -> range:
-        """Return the indices of the parts in a shard; the last shard may have fewer than `per_shard`."""
+        """Return the indices of the parts that task number `shard` makes; the last task may make fewer."""
         first = shard * self.per_shard
         return range(first, min(first + self.per_shard, len(self.sizes)))
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of steps in a shard, which the job's progress counts: the sum of the sizes of its parts."""
+        """Return how many steps of the job's progress task number `shard` makes: the sum of the sizes of its parts."""
         return sum(self.sizes[part] for part in self.parts(shard))

@@ -135,7 +135,7 @@ class FileStore(RecordStore[R]):
                 yield record, self.files.is_intact(record.files.values()) or self.get(id_) != record
 
     def read_entry(self, record: R, file: StoredFile) -> Entry | None:
-        """Return the entry in a file of a record, or None if the record has been deleted.
+        """Return the entry (metadata and arrays) in a file of a record, or None if the record has been deleted.
 
         Raises `ProblemError`: for a missing or changed file, for example ``posterior-damaged``; ``store-unavailable``.
         """

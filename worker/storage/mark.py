@@ -246,7 +246,10 @@ class RecordsMark:
         self._write(_mark_of(self._read_redis(), secrets.token_hex(16)))
 
     def _write_first(self) -> None:
-        """Write the mark unless the store has the mark of this service; call this only if `find_loss` returned None."""
+        """Write the mark, the file by which losses are noticed, unless the store has the mark of this service.
+
+        Call this only if `find_loss` returned None.
+        """
         mark, state = self._mark, self._state
         if mark is not None and state is not None and mark.service == state.service:
             if not state.is_marked:  # the process that wrote the mark was killed
@@ -265,8 +268,9 @@ class RecordsMark:
         self._loss = None
 
     def _compare(self, max_age: float) -> ProblemError | None:
-        """Compare mark, Redis and store; return the error that describes a loss, or None.
+        """Compare the mark, a file that says what records Redis had, with Redis and the store.
 
+        Return the error that describes a loss of records or files, or None.
         The mark is read again if it was read more than `max_age` seconds ago.
         """
         try:
