@@ -74,7 +74,8 @@ def create_app(stores: Stores) -> FastAPI:
 
     The application connects to Redis at the first request.
 
-    Raises `SettingsError` if the settings would let other machines connect without an API key, or if one is malformed.
+    Raises `SettingsError` if the settings would let other machines connect without an API key, or if a setting is
+    malformed.
     """
     settings = stores.settings
     app = FastAPI(

@@ -73,7 +73,7 @@ MAX_SHOWN_IDS = 5  # a message names at most this many records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
-    """Yield the results of all checks: of the settings, of the deployment and, unless `url` is None, of its service.
+    """Yield all checks: of the settings, of the deployment and, unless `url` is None, of the service at `url`.
 
     `environ` has the environment variables, of which GLLE_KEY is the API key for the service at `url`.
     """

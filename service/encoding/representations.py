@@ -60,7 +60,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def matches_strongly(if_match: bytes, etag: bytes) -> bool:
-    """Return whether If-Match names content by `etag`, its ETag without compression, or by its ETag with gzip.
+    """Return whether If-Match lists `etag`, of uncompressed content, or the ETag of this content with gzip.
 
     Weak ETags never match.
     """
@@ -138,7 +138,7 @@ def compress_json(scope: Scope, send: Send) -> Send:
 
 
 def _compressing(scope: Scope, send: Send) -> Send:
-    """Return a `send` for one JSON response, which compresses the body if the client accepts gzip, unless it is short.
+    """Return a `send` for one JSON response, which compresses a body that is not short if the client accepts gzip.
 
     The first pieces of a streamed body are joined, so that Starlette's responder sees a short body as a whole.
     """
@@ -203,6 +203,6 @@ def gzip_tag(etag: bytes) -> bytes:
 
 
 def matches_tag(if_none_match: bytes, etag: bytes) -> bool:
-    """Return whether If-None-Match names content by `etag`, its ETag without compression, or by its ETag with gzip."""
+    """Return whether If-None-Match lists `etag`, of uncompressed content, or the ETag of this content with gzip."""
     tags = {tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")}
     return not tags.isdisjoint({b"*", etag, gzip_tag(etag)})

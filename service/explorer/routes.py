@@ -47,7 +47,7 @@ _HTML = "text/html"
 
 @cache
 def files() -> dict[str, StaticBody]:
-    """Return the files of the page by their paths below this package, and `SCHEMAS`, which is made from `FORMS`."""
+    """Return the files of the page by their paths below this package, and the JSON Schemas of its forms (`SCHEMAS`)."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
     bodies = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
     schemas = {model.__name__: model.model_json_schema() for model in FORMS}

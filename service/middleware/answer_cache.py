@@ -28,10 +28,10 @@ ENTRY_BYTES = 2**11  # an entry counts as this many bytes besides its body, for 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response, valid for one tenant, and as long as a posterior (by id) has this `state`.
+    """A complete response, valid for one tenant, and as long as a posterior is in this `state`.
 
-    `state` is `PosteriorRecord.state`. `route` is kept for the metrics. `size` is roughly the memory of the entry in
-    bytes.
+    `posterior` is the posterior's id, `state` its `PosteriorRecord.state`. `route` is kept for the metrics. `size` is
+    roughly the memory of the entry in bytes.
     """
 
     tenant: str

@@ -222,7 +222,7 @@ class RecentPosteriors:
 
 
 async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
-    """Return a draw that a job makes, because the draw is slow or no sampler has made it in time.
+    """Return a draw that a job makes, because the draw is slow, or no worker has made it in time without a job.
 
     The client can cancel the job. Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job
     failed or was cancelled.

@@ -73,7 +73,7 @@ class DirectRoute(APIRoute):
 
 
 async def require_known_query(request: Request) -> None:
-    """Raise `ProblemError` for query parameters that the route does not have, and several values of one that takes one.
+    """Raise `ProblemError` if the route does not have a query parameter, or takes only one value of a repeated one.
 
     A result may be cached for a year, so a misspelled parameter must not be ignored. Every route depends on this
     function, which is async because FastAPI would call a plain function in a thread.

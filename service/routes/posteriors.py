@@ -186,7 +186,10 @@ def _open_job(stores: Stores, id_: str) -> Job | None:
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Job:
-    """Return the posterior if it exists, else the job that fits it; raise the errors that are known before a fit."""
+    """Return the posterior if it exists, else the job that fits it.
+
+    Raises `ProblemError` or `GlleError` if the data or the parameters do not allow the fit, or there is no room for it.
+    """
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
@@ -202,7 +205,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
-    """Return the data set and the specification of a fit; raise the errors that are known without reading the data."""
+    """Return the data set and the specification of a fit, after the checks that do not need to read the data."""
     spec = body.fit_spec()
     dataset = stores.datasets.fetch(body.dataset)
     if body.neighbors is not None:

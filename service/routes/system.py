@@ -171,7 +171,7 @@ async def metrics(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Documents:
-    """The OpenAPI contract and its page as bytes, made once: each time takes 20 ms of the event loop."""
+    """The OpenAPI contract and its page as bytes, made once, because making them takes 20 ms of the event loop."""
 
     contract: StaticBody
     page: StaticBody

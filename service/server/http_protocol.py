@@ -35,7 +35,7 @@ LINGER_SECONDS = 30.0  # a refused body is discarded for this long: some clients
 
 
 class BoundedConnection(h11.Connection):
-    """An `h11.Connection` that refuses long request heads and tiny chunks, and can be paused between two events.
+    """An `h11.Connection` that refuses long request heads and many tiny chunks, and can be paused between two events.
 
     Attributes
     ----------

@@ -129,7 +129,8 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
 def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, has_coordinates: bool = False) -> dict[str, Any]:
     """Return the fields of an `AuditSpec` that name the map of a method.
 
-    They name a stored embedding, unless `space` is not empty (see `plan_to_audit`), or the request has coordinates.
+    They name a stored embedding. If `space` has entries (see `plan_to_audit`), or the request has coordinates, they are
+    the method, its parameters and `space`.
     """
     if has_coordinates or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}

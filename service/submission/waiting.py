@@ -84,7 +84,10 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
     sent = stores.requests.sent.setdefault(name, SentDraw())
 
     async def read_state(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
-        """Return the draw if it exists, and whether waiting is over; send the request unless it is pending."""
+        """Return the draw if it exists, and whether waiting is over; send the request unless it is pending.
+
+        `answer` is what a sampler has published about the draw, or None.
+        """
         if answer is not None and answer.problem is not None:
             raise ProblemError(answer.problem)
         if answer is not None and (answer.entry is not None or answer.outcome == "job"):

@@ -112,7 +112,7 @@ class _SheetColumns(CellColumns):
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
 
     def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return the values of a column, with faults for text cells among numbers and for rounded integers."""
+        """Return the values of a column, with problem codes for text cells among numbers and for rounded integers."""
         if index in self._spans:
             missing = np.array([not cell for cell in cells], bool)
             return Column("other", self._spans[index], object_array(cells), missing)

@@ -64,7 +64,8 @@ def main() -> None:
 def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
     """In a fork: fork the reader, report to the API how the reader ended, and end this process.
 
-    `server` is the process id of the fork server, `before` its peak memory in KiB, which is not the reader's own.
+    `server` is the process id of the fork server, `before` its peak memory in KiB, which is subtracted from the
+    reader's.
     """
     try:
         die_with_parent(signal.SIGKILL, server)
