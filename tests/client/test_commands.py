@@ -167,7 +167,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
         (["summary", "post_x", "-o", "spread.npy"], "name it spread.csv"),
         (["export", "post_x", "-o", "kept.zip"], "wrong ending: name it kept.npz"),
-        (["embed", "ds_x", "--method", "pca", "--labels", "kind"], "roles of its columns: leave out --labels"),
+        (["embed", "ds_x", "--method", "pca", "--labels", "kind"], "got their roles when it was uploaded"),
         (
             ["embed", "ds_x", "--method", "pca", "--parameters", "labels=kind"],
             "labels cannot be given as NAME=VALUE: use --labels",
