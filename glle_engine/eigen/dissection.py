@@ -22,20 +22,22 @@ if TYPE_CHECKING:
 SEPARATOR_LABEL = 2  # label of the vertices of the separator; the two sides have the labels 0 and 1
 _MAX_COARSEST_VERTICES = 100  # the graph is coarsened until it has at most this many vertices
 _SEPARATOR_TRIALS = 8  # this many separators are tried on the coarsest graph
-_MAX_REFINEMENT_PASSES = 20  # a refinement ends after this many passes
-_PATIENCE, _MAX_PATIENCE = 5, 500  # a pass ends after this many moves without gain: per separator vertex, and at most
+_MAX_REFINEMENT_PASSES = 20  # a refinement of a separator ends after this many passes
+# A pass ends after this many moves that did not make the separator cheaper: `_PATIENCE` for each vertex of the
+# separator, and at most `_MAX_PATIENCE`.
+_PATIENCE, _MAX_PATIENCE = 5, 500
 _MAX_SIDE_PERCENT = 60  # one side may have at most this percentage of the total weight
 _MAX_LEAF_VERTICES = 120  # parts of at most this many vertices are not cut, because minimum degree orders them as well
 # Large graphs are cut only down to parts of a thousandth of their vertices. Cutting on would take half of the time of
 # the dissection, and save 1 % of the operations of a factorization.
 _LEAF_SHARE = 1000
-# If a part has at least `_LARGE` vertices and its separator has at least 1 / `_SHARE` of them, separators differ much
-# from run to run, so that `_FURTHER` more runs are made.
+# If a part has at least `_LARGE` vertices and the weight of its separator is at least 1 / `_SHARE` of their number,
+# separators differ much from run to run. Then `_FURTHER` more separators are computed, and the cheapest is used.
 _LARGE, _SHARE, _FURTHER = 500, 30, 2
 
 
 class Graph(NamedTuple):
-    """Undirected graph of n vertices with weights, as adjacency lists one after another.
+    """Undirected graph of n vertices with weights of vertices and edges, as adjacency lists one after another.
 
     Attributes
     ----------
@@ -56,7 +58,7 @@ class Graph(NamedTuple):
 
 @compiled
 def random_word(counter: int) -> int:
-    """Return the random integer in [0, 2^63) that belongs to a counter (SplitMix64, Steele, Lea and Flood 2014)."""
+    """Return a pseudo-random integer in [0, 2^63), a function of `counter` (SplitMix64, Steele, Lea and Flood 2014)."""
     z = np.uint64(counter) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -67,9 +69,9 @@ def random_word(counter: int) -> int:
 def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32], int]:
     """Pair vertices along heavy edges, so that each pair can become one vertex of a coarser graph.
 
-    Returns the number of each vertex in the coarser graph (n,), and the number of vertices of the coarser graph.
-    Vertices with few neighbors choose their partner first; vertices with equally many neighbors choose in random order.
-    A pair weighs at most `heaviest`. A vertex without a free partner stays alone.
+    Returns, for each vertex (n,), the number of its vertex in the coarser graph, and the number of vertices of the
+    coarser graph. Vertices with few neighbors choose their partner first; among vertices with equally many neighbors
+    the order is random, from `seed`. A pair weighs at most `heaviest`. A vertex without a free partner stays alone.
     """
     n = len(graph.weights)
     average = 1 + int(graph.start[n]) // n
@@ -110,10 +112,10 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
 
 @compiled
 def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
-    """Return the coarser graph in which each of `count` vertices merges one or two vertices of `graph`.
+    """Return the coarser graph of `count` vertices, each of which replaces one or two vertices of `graph`.
 
-    `coarse` (n,) are the numbers of the vertices in the coarser graph, from `matching`. The weights of merged vertices
-    and of parallel edges add up, and edges between merged vertices vanish.
+    Vertex i of `graph` becomes a part of vertex coarse[i] (`matching`). The weights of two merged vertices add up, as
+    do the weights of parallel edges. An edge between merged vertices vanishes.
     """
     n = len(graph.weights)
     one, other = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
@@ -150,10 +152,10 @@ def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
 
 @compiled
 def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Return a small set of vertices without which the graph falls into two parts: labels (n,), and the cost (`_cost`).
+    """Find a small set of vertices without which the graph falls into two parts; return labels (n,) and the cost.
 
     Vertices of the two parts, which no edge joins, have the labels 0 and 1, and vertices of the set have
-    `SEPARATOR_LABEL`.
+    `SEPARATOR_LABEL`. `_cost` defines the cost of the set. Other seeds may give other sets.
     """
     levels = [graph]
     maps = [np.empty(0, np.int32)]
@@ -182,10 +184,10 @@ def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Return the labels (n,) and the cost of a separator of a small graph: the cheapest of several.
+    """Find the cheapest of several separators of a small graph; return its labels (n,), as `separator` does, and cost.
 
-    Each is the boundary of a region that was grown from a random vertex until it has half of the weight, and is then
-    refined.
+    To make one, a region is grown from a random vertex until it has half of the weight of all vertices. The boundary of
+    the region is the separator, which is then refined.
     """
     n = len(graph.weights)
     best = np.ones(n, np.int8)
@@ -201,7 +203,7 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
         grown = 0
         following = random_word(seed + trial) % n
         while 2 * grown < total:
-            if begin == end:  # the component is used up: go on in another one
+            if begin == end:  # all of this connected component was reached: go on in another one
                 while reached[following]:
                     following = (following + 1) % n
                 reached[following] = True
@@ -234,9 +236,10 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 def refine(graph: Graph, label: NDArray[np.int8]) -> int:
     """Make a separator cheaper by changing the labels `label` (n,) in place, and return its new cost (`_cost`).
 
-    A pass moves vertices of the separator to one of the two sides. If a vertex moves to one side, its neighbors on the
-    other side become part of the separator. A pass also makes moves that increase the cost; afterwards, all moves after
-    the cheapest state are undone. All moves of a pass go to one side, so that the separator advances.
+    The labels 0 and 1 are the two sides, and `SEPARATOR_LABEL` is the separator between them. A pass moves vertices of
+    the separator to one side. When a vertex moves there, its neighbors on the other side become part of the separator.
+    All moves of a pass go to the same side, so that the separator advances. A pass also makes moves that increase the
+    cost; at its end, all moves after the cheapest state are undone.
     """
     n = len(graph.weights)
     side = np.zeros(3, np.int64)
@@ -320,8 +323,8 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
 def _cost(side: NDArray[np.int64], limit: int) -> int:
     """Return the cost of a separator: 1024 times its weight, plus a penalty if a side is heavier than `limit`.
 
-    `side` (3,) has the weights of the two sides and of the separator. Among separators of equal weight, a term below
-    1024 prefers the one with more equal sides.
+    `side` (3,) has the weights of the two sides and of the separator. A third term, below 1024, grows with the heavier
+    side, and so decides only between separators of equal weight.
     """
     heavier = max(side[0], side[1])
     total = side[0] + side[1] + side[2]
@@ -339,9 +342,10 @@ def _enter(
     used: int,
     i: int,
 ) -> int:
-    """Add the move of vertex i out of the separator to the heap of possible moves, and return the heap's new size.
+    """Add vertex i to the heap of the vertices that may leave the separator, and return the new size of the heap.
 
-    Also writes to drawn[i] the weight of the neighbors on side `away`, which the move would add to the separator.
+    Also writes to drawn[i] the weight of i's neighbors on side `away`, which would become part of the separator. `heap`
+    has `used` vertices, the best move first, and place[i] is the position of vertex i in the heap.
     """
     drawn[i] = 0
     for e in range(graph.start[i], graph.start[i + 1]):
@@ -353,7 +357,10 @@ def _enter(
 
 @compiled
 def _precedes(weights: NDArray[np.int32], drawn: NDArray[np.int64], i: int, j: int) -> bool:
-    """Return whether moving vertex i shrinks the separator more than moving vertex j; in a tie, whether i < j."""
+    """Return whether moving vertex i shrinks the separator more than moving vertex j; in a tie, whether i < j.
+
+    A move takes the vertex's own weight out of the separator, and adds the weight `drawn` of its neighbors.
+    """
     a, b = weights[i] - drawn[i], weights[j] - drawn[j]
     return bool(a > b or (a == b and i < j))
 
@@ -368,9 +375,10 @@ def _sift(
     weights: NDArray[np.int32],
     drawn: NDArray[np.int64],
 ) -> None:
-    """Put vertex i into a binary heap whose first vertex is the best move, starting from the free `position`.
+    """Put vertex i into a binary heap whose first vertex is the best move (`_precedes`), beginning at `position`.
 
-    `heap` has the first `used` vertices in heap order, and place[i] is the position of vertex i; both are changed.
+    `position` is free, or holds i. The first `used` entries of `heap` are vertices in heap order, and place[i] is the
+    position of vertex i in the heap; both arrays are changed in place.
     """
     while position > 0:
         above = (position - 1) // 2
@@ -395,8 +403,8 @@ def _sift(
 def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
     """Return an elimination order (n,) of the vertices of an undirected graph by nested dissection.
 
-    The neighbors of vertex i are adjacent[start[i]:start[i + 1]], without repetitions and without i. Other seeds give
-    other orders, some of which are cheaper.
+    The neighbors of vertex i are adjacent[start[i]:start[i + 1]], without repetitions and without i. Different values
+    of `seed` give different orders, some of which make a factorization cheaper.
     """
     leaf = max(_MAX_LEAF_VERTICES, (len(start) - 1) // _LEAF_SHARE)
     return minimum_degree(start, adjacent, dissect(start, adjacent, leaf, seed))
@@ -404,17 +412,18 @@ def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], see
 
 @compiled
 def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, seed: int) -> NDArray[np.int32]:
-    """Cut a graph by separators, and return the group number (n,) of each vertex.
+    """Cut a graph by separators (small sets of vertices), and return the group number (n,) of each vertex.
 
-    Groups are to be eliminated in ascending order. A group is a separator, or a part that is not cut because it has at
-    most `leaf` vertices or no separator.
+    Groups are to be eliminated in ascending order. A group is a separator, or a part that is not cut any further
+    because it has at most `leaf` vertices or because no separator was found. The neighbors of vertex i are
+    adjacent[start[i]:start[i + 1]].
     """
     n = len(start) - 1
     group = np.zeros(n, np.int32)
     members, local = np.empty(n, np.int32), np.full(n, -1, np.int32)
     for i in range(n):
         members[i] = i
-    # The parts that are still to be cut, each a range of `members`. The numbers of their groups are in this range, too.
+    # The parts that are still to be cut, each a range of `members`. Groups inside a part get numbers from this range.
     stack = np.empty((n + 1, 2), np.int64)
     stack[0, 0], stack[0, 1] = 0, n
     depth = 1
@@ -439,7 +448,7 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
         sizes, place = np.zeros(3, np.int64), np.empty(3, np.int64)
         for i in range(count):
             sizes[label[i]] += 1
-        if sizes[0] == 0 or sizes[1] == 0:  # no separator
+        if sizes[0] == 0 or sizes[1] == 0:  # no separator was found that leaves vertices on both sides
             for position in range(first, last):
                 group[members[position]] = last
             continue
@@ -459,9 +468,10 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
 def _subgraph(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], vertices: NDArray[np.int32], local: NDArray[np.int32]
 ) -> Graph:
-    """Return the graph of the vertices `vertices` and of the edges between them, with all weights 1.
+    """Return the subgraph of the vertices `vertices` and of the edges between them, with all weights 1.
 
-    Vertex j of the result is vertices[j]. `local` (n,) is scratch that is filled with -1 before and after the call.
+    Vertex j of the subgraph is vertex vertices[j] of the graph, whose vertex i has the neighbors
+    adjacent[start[i]:start[i + 1]]. `local` (n,) is scratch memory, filled with -1 before and after the call.
     """
     count = len(vertices)
     size = 0

@@ -1,4 +1,4 @@
-"""Lanczos with full reorthogonalization for single problems, and the accuracy test that the result of any solver takes.
+"""Lanczos with full reorthogonalization for one problem at a time, and the accuracy test for results of all solvers.
 
 The solvers compute eigenpairs of M = B^T B with B = I - W for weights W.
 """
@@ -19,39 +19,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Solver = Literal["lanes", "lanes-repinned", "lanes-refined", "lu", "lu-repinned", "shift-invert", "dense"]
-# The acceptance test of an eigenpair (lambda, v) of M = B^T B: the bound on | ||B v||^2 / lambda - 1 |. In our tests
+# An eigenpair (lambda, v) of M = B^T B is accepted if | ||B v||^2 / lambda - 1 | is below this bound. In our trials
 # this test caught every failure, and a test of the forward residual M v - lambda v caught none.
 ACCEPTED_DEVIATION = 1e-6
-# A solver makes B nonsingular by adding 1 to its diagonal at one point, the pin. This is the smallest accepted |y| at
-# the pin, where y is the left null vector of B. If y nearly vanishes there, the vectors of a draw can pass the test
-# above although they are wrong by an angle of 1e-5.
+# A solver makes B nonsingular by adding 1 to the diagonal at one point, the pin. This is the smallest accepted |y| at
+# the pin, where y is the left null vector of B. If y nearly vanishes there, eigenvectors can have a small
+# | ||B v||^2 / lambda - 1 | although they are wrong by an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
 # If |y| at the pin is above this share of the largest |y|, no other pin is more accurate.
 GOOD_PIN = 0.01
 MAX_LANCZOS_STEPS = 60  # Lanczos stops after this many steps when several draws are solved together
 # Lanczos stops after this many steps for a single problem, because close eigenvalues need more than 60.
 MAX_LU_STEPS = 300
-RITZ_TOLERANCE = 1e-10  # residual of an eigenpair, relative to its eigenvalue, at which Lanczos stops
-_STEPS_BETWEEN_TESTS = 10  # after `MAX_LANCZOS_STEPS`, convergence is tested only after every so many steps
+RITZ_TOLERANCE = 1e-10  # Lanczos stops when the residual of each wanted eigenpair is below this times its eigenvalue
+_STEPS_BETWEEN_TESTS = 10  # beyond `MAX_LANCZOS_STEPS`, convergence is tested only every 10 steps, as a test costs m^3
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Bottom eigenpairs of M = (I - W)^T (I - W) for n points, without the first pair.
+    """Eigenpairs of M = (I - W)^T (I - W) with the smallest eigenvalues, without the first pair, for n points.
 
-    The first eigenvector is constant if weights sum to one; for published weights, the paper skips it.
+    The first eigenvector is constant if weights sum to one. For the weights of the published variant of GLLE it is not,
+    and is skipped as in the paper.
 
     Attributes
     ----------
     values : (m,) float64, ascending
-        Exactly 0 for the null vectors that M has if the graph has several closed classes (sets of points that no edge
-        leaves).
+        If the kNN graph has c > 1 closed classes (sets of points that no edge leaves), the first c - 1 values are
+        exactly 0.
     vectors : (n, m) float64, orthonormal
     diagnostics : dict
-        "solver": the name of the solver. "steps": steps of Lanczos. "deviation": the error that the accuracy test
-        bounds. "pin": the smallest |y_i| of the left null vectors y at the points i where the solver added 1 to the
-        diagonal of I - W; 1 if it added none. "next_eigenvalue": an estimate of the eigenvalue after the last of
-        `values`, with a relative error of about 1e-6, or None.
+        "solver": the name of the solver. "steps": the number of Lanczos steps. "deviation": the largest
+        | ||B v||^2 / lambda - 1 | of the eigenpairs (lambda, v), where B = I - W, which the accuracy test bounds.
+        "pin": the smallest |y_i| of the left null vectors y of B at the points i where the solver added 1 to the
+        diagonal of B; 1 if it added none. "next_eigenvalue": an estimate of the eigenvalue that follows `values`, with
+        a relative error of about 1e-6, or None if it is unknown.
 
     """
 
@@ -61,15 +63,15 @@ class Eigenpairs:
 
 
 def relative_gap(values: NDArray[np.float64], p: int) -> float:
-    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1} of ascending eigenvalues; 0 if lambda_{p+1} is 0.
+    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1} for ascending eigenvalues `values`; 0 if lambda_{p+1} is 0.
 
-    If the gap is near 0, the last of p coordinates may be any mixture with the next eigenvector.
+    If this relative gap is near 0, coordinate p of an embedding may be any mixture of eigenvectors p and p + 1.
     """
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
 def start_vector(n: int) -> NDArray[np.float64]:
-    """Return the vector (n,) from which Lanczos starts: pseudo-random in [-1/2, 1/2), the same on every platform."""
+    """Return the vector (n,) from which Lanczos starts: pseudo-random in [-1/2, 1/2), and a function of n alone."""
     words = np.random.Philox(key=n).random_raw(n)
     return np.asarray((words >> np.uint64(11)) * 2.0**-53 - 0.5)
 
@@ -82,10 +84,10 @@ def refusal(
     rounding: float = 0.0,
     max_steps: int = MAX_LANCZOS_STEPS,
 ) -> str | None:
-    """Return why eigenpairs are too inaccurate, or None to accept them.
+    """Return the reason to reject eigenpairs because they are too inaccurate, or None to accept them.
 
-    They are accepted if Lanczos converged before `max_steps`, and if their `deviation` is below `accepted` or below
-    `rounding`, the deviation that rounding of the weights alone can cause. The deviation is the largest
+    They are accepted if Lanczos converged in fewer than `max_steps` steps, and if the `deviation` is below `accepted`
+    or below `rounding`, the deviation that rounding of the weights alone can cause. The deviation is the largest
     | ||B v||^2 / lambda - 1 | of the eigenpairs (lambda, v) of M = B^T B.
     """
     if deviation < max(accepted, rounding) and steps < max_steps:
@@ -94,10 +96,9 @@ def refusal(
 
 
 def pin_refusal(strength: float) -> str | None:
-    """Return why the pin is unsuitable, or None to accept it.
+    """Return the reason to reject the pin, the point at which a solver added 1 to the diagonal of I - W; None if good.
 
-    The pin is the point at which a solver adds 1 to the diagonal of I - W. `strength` is the absolute value there of
-    the left null vector of I - W, which must not nearly vanish.
+    `strength` is |y_i| of the left null vector y of I - W at this point i, which must not nearly vanish.
     """
     return None if strength >= ACCEPTED_PIN else f"pin {strength:.1e}"
 
@@ -111,26 +112,26 @@ def lanczos(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator, by one Krylov sequence.
 
-    Stops when every wanted Ritz pair :math:`(\theta, x)` has a residual of at most 1e-10 :math:`\theta`, or after
-    `max_steps` without convergence; the caller has to test the result.
+    Stops when every wanted Ritz pair :math:`(\theta, x)` has a residual of at most 1e-10 :math:`\theta`, and otherwise
+    after `max_steps` steps. The caller has to test whether the result is accurate.
 
     Parameters
     ----------
     apply : callable
         Takes a vector (n,), and returns the operator times the vector as a new array (n,).
     start : (n,) float64
-        Not zero. If it is fixed, the result depends on the operator only.
+        The vector from which Lanczos starts; not zero. With the same vector, the result has the same bits.
     wanted : int
     locked : (m, n) float64
-        Orthonormal rows orthogonal to the range of the operator. The basis is kept orthogonal to them, because a
-        rounding error along them grows from step to step.
+        Orthonormal rows, orthogonal to the range of the operator. The Lanczos vectors are kept orthogonal to these
+        rows, because a rounding error along a row grows from step to step.
     max_steps : int
 
     Returns
     -------
     values : (wanted + 1,) float64, descending
-        The last value is only an estimate from below, after ten steps with a relative error of about 1e-6. There are
-        fewer values if the Krylov space is exhausted.
+        The last value, which was not asked for, is a lower bound, whose relative error is about 1e-6 after ten steps.
+        There are fewer values if the Krylov space is exhausted.
     vectors : (wanted, n) float64, orthonormal rows
     steps : int
         How often the operator was applied.
@@ -161,7 +162,7 @@ def lanczos(
         is_due = size <= MAX_LANCZOS_STEPS or size % _STEPS_BETWEEN_TESTS == 0 or size == max_steps
         if (size >= wanted and is_due) or exhausted:
             values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
-            top = slice(None, -wanted - 1, -1)  # the largest come last
+            top = slice(None, -wanted - 1, -1)  # the largest first; `eigh` returns ascending eigenvalues
             residual = off[step] * np.abs(ritz[-1, top])
             if exhausted or size == max_steps or np.all(residual <= RITZ_TOLERANCE * values[top]):
                 return values[: -wanted - 2 : -1], combination(ritz[:, top].T, previous), size
@@ -179,11 +180,12 @@ def largest_eigenpairs(
     *,
     exhaustive: bool = True,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, float | None]:
-    """Return the `wanted` largest eigenpairs of an operator, including copies of multiple eigenvalues.
+    """Return the `wanted` largest eigenpairs of an operator, with all eigenvectors of multiple eigenvalues.
 
     A Krylov sequence finds only one eigenvector of a multiple eigenvalue. If `exhaustive`, further sequences,
     orthogonal to all vectors found before, search for more eigenvectors, until a sequence finds no eigenvalue that
-    belongs to the `wanted` largest. The other parameters are explained in `lanczos`.
+    belongs to the `wanted` largest; if not, there is one sequence. `apply` multiplies a vector by the operator, the
+    sequences begin at `start`, and stay orthogonal to the rows of `locked`, as in `lanczos`.
 
     Returns
     -------

@@ -49,24 +49,24 @@ if TYPE_CHECKING:
 
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
-DENSE_BELOW = 80
-# For so many factorizations, any search for a cheaper elimination order is worth its time.
+DENSE_BELOW = 80  # up to this many points, a dense solver is used
+# If this many factorizations are expected, any search for a cheaper elimination order is worth its time.
 _UNLIMITED_FACTORIZATIONS = 10**9
-# Rounding errors of B may move a singular value by this * norm of B * machine epsilon.
+# Rounding errors in B may move a singular value by this number times the norm of B times machine epsilon.
 _MAX_SINGULAR_VALUE_ROUNDINGS = 8.0
 
 
 @dataclass(frozen=True, eq=False)
 class Eigenproblem:
-    """Solves for the bottom eigenvectors of M = (I - W)^T (I - W), for any weights W on one neighbor graph.
+    """Solves for the bottom eigenvectors of M = (I - W)^T (I - W), for any weights W on one kNN graph.
 
     Attributes
     ----------
     pattern : Pattern
-        The neighbor graph and its elimination order.
+        The kNN graph and its elimination order.
     pins : (c,) int32
         One point in each closed class (a set of points that no edge leaves), at which 1 is added to the diagonal of
-        I - W to make it nonsingular. Empty for the published variant, whose I - W is nonsingular.
+        I - W to make I - W nonsingular. Empty for the published variant of GLLE, whose I - W is nonsingular.
 
     """
 
@@ -83,7 +83,7 @@ class Eigenproblem:
         factorizations: int = 1,
         max_flops: float = math.inf,
     ) -> tuple[Self, Eigenpairs]:
-        """Prepare a neighbor graph: choose its elimination order and its `pins`, and solve for the mean weights.
+        """Choose the elimination order and the `pins` of a kNN graph, and solve for the mean weights.
 
         Parameters
         ----------
@@ -93,9 +93,10 @@ class Eigenproblem:
         classes
             The closed classes of the graph (`glle_engine.graph.connectivity.closed_classes`).
         wanted : int
-            Number of eigenpairs, including all eigenvectors of multiple eigenvalues.
+            Number of eigenpairs to return. No eigenvector of a multiple eigenvalue is missed.
         factorizations : int
-            How many solutions on this graph are expected. The more, the longer a cheaper order is searched for.
+            How many solutions on this graph are expected. The more they are, the longer a cheaper order is searched
+            for.
         max_flops : float
             Largest allowed number of operations of a factorization.
 
@@ -103,15 +104,15 @@ class Eigenproblem:
         -------
         Eigenproblem
         Eigenpairs
-            The eigenpairs for the mean weights. Their diagnostics also have "elimination", the predicted cost of a
-            factorization (`Pattern.order_for`).
+            The eigenpairs for the mean weights. For more than `DENSE_BELOW` points, their diagnostics also have
+            "elimination", the predicted cost of a factorization (`Pattern.order_for`).
 
         Raises
         ------
         ConvergenceError
-            If every solver fails the accuracy test.
+            If the eigenpairs of every solver fail the accuracy test.
         InvalidParameterError
-            For more eigenpairs than the solver can find, or too many points for its indices.
+            For more eigenpairs than Lanczos can find, or too many points for int32 indices.
         TooCostlyError
             If a factorization would take more than `max_flops` operations.
 
@@ -131,10 +132,11 @@ class Eigenproblem:
     def _prepare(
         cls, pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], wanted: int
     ) -> tuple[Self, Eigenpairs]:
-        """Choose a pin in each closed class, and solve for the mean weights.
+        """Choose a pin in each closed class of the kNN graph, and solve for the mean weights (n, k).
 
-        A pin is a point at which 1 is added to the diagonal of I - W. It is good if the left null vector of its class
-        is large there; the given `pins` are replaced by better ones.
+        A closed class is a set of points that no edge leaves, and its pin is the point at which 1 is added to the
+        diagonal of I - W. The parameter `pins` has any point of each class; the pins that are chosen are where the left
+        null vector of the class is largest.
         """
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # then `solve` tries the other solvers
@@ -170,15 +172,15 @@ class Eigenproblem:
         wanted : int
             Number of eigenpairs, without the constant, or, for published weights, without the first eigenpair.
         exhaustive : bool
-            Whether to look for all eigenvectors of multiple eigenvalues, of which one Krylov sequence finds only one.
-            They occur for symmetric data, but not for random draws.
+            Whether to look for all eigenvectors of a multiple eigenvalue, of which one Krylov sequence finds only one.
+            Multiple eigenvalues occur for symmetric data, but not for random draws.
         rejected
-            Why earlier solvers were rejected, for the diagnostics.
+            Why the results of earlier solvers were rejected, one text for each; they are added to the diagnostics.
 
         Raises
         ------
         ConvergenceError
-            If every solver fails the accuracy test.
+            If the eigenpairs of every solver fail the accuracy test.
 
         """
         if len(weights) <= DENSE_BELOW:
@@ -186,8 +188,9 @@ class Eigenproblem:
         tried = list(rejected)
         pins = self.pins
         norm = 1 + float(np.abs(weights).sum(axis=1).max())
-        # Published weights reach 10^5. Pivots are then off the diagonal, so that the order no longer bounds the fill:
-        # at 5,000 points pivoting takes seconds, and refinement 20 ms. Constrained weights are near 1/k.
+        # Weights of the published variant, which has no pins, reach 10^5. With pivoting, the elimination order then no
+        # longer bounds the fill: at 5,000 points pivoting takes seconds, and iterative refinement 20 ms. Weights that
+        # sum to one are near 1/k.
         solvers: tuple[Solver, ...] = ("lu", "lu-repinned") if len(pins) else ("lanes-refined", "lu")
         for solver in solvers:
             try:
@@ -222,8 +225,8 @@ class Eigenproblem:
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
         """Return the solver that computes several draws at once, or None if draws have to be computed one by one.
 
-        It is None for few points, and for several closed classes of the graph. Otherwise its Lanczos iterations start
-        from `embedding` (n, p), which draws resemble.
+        It is None for at most `DENSE_BELOW` points, and if the kNN graph has several closed classes (sets of points
+        that no edge leaves). Lanczos starts from `embedding` (n, p), which draws resemble.
         """
         if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None
@@ -233,15 +236,15 @@ class Eigenproblem:
 def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
     """Return whether eigenpairs pass the accuracy test; if not, append the reason to `tried`.
 
-    `norm` is the norm of B = I - W, to which the rounding errors of singular values are proportional. The diagnostics
-    of the pairs get the list `tried`, too.
+    `norm` is the norm of B = I - W, to which the rounding errors of singular values are proportional. A copy of `tried`
+    is stored in the diagnostics of the eigenpairs as "rejected".
     """
     smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
     share = _MAX_SINGULAR_VALUE_ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
     reason = refusal(
         pairs.diagnostics["deviation"],
         pairs.diagnostics["steps"],
-        rounding=share * (2 + share),  # an error `share` of a singular value changes its square by this share
+        rounding=share * (2 + share),  # (1 + share)^2 - 1, since eigenvalues are squares of singular values
         max_steps=MAX_LU_STEPS,
     )
     if reason:
@@ -251,7 +254,7 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
 
 
 def require_pairs(n: int, n_components: int) -> None:
-    """Raise `InvalidParameterError` for more components than Lanczos can find; for few points there is no limit."""
+    """Raise `InvalidParameterError` if Lanczos cannot find `n_components`; up to `DENSE_BELOW` points have no limit."""
     if n > DENSE_BELOW and n_components >= MAX_LANCZOS_STEPS:
         raise InvalidParameterError(
             f"{Way('n_components', n_components)} is too large: one computation finds at most "
@@ -268,9 +271,9 @@ def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def scale_embedding(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return orthonormal `vectors` (n, p) scaled to an embedding Y with (1/n) Y^T Y = I (GLLE Eq. 37-43).
+    """Scale orthonormal `vectors` (n, p) to an embedding Y with (1/n) Y^T Y = I, and return Y (GLLE Eq. 37-43).
 
-    The largest absolute entry of each column is positive.
+    In each column of Y, the entry of largest absolute value is positive.
     """
     return float(np.sqrt(len(vectors))) * sign_convention(vectors)
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MAX_DENSE_ROWS = 600  # up to this number of rows LAPACK is as fast as Lanczos
-MAX_RESTARTS = 60  # after this many restarts Lanczos is given up for LAPACK, because the spectrum is flat
-PRODUCTS_PER_REPORT = 8  # progress is reported after every so many products with the matrix
-MAX_MISSED_GAIN = 1e-8  # if another eigenvalue exceeds the last one by a larger relative amount, Lanczos has missed it
+MAX_RESTARTS = 60  # if Lanczos needs more restarts, eigenvalues are too close to each other, and LAPACK is faster
+PRODUCTS_PER_REPORT = 8  # progress is reported after every 8 products with the matrix
+# Lanczos has missed an eigenvalue if a second run finds one that exceeds the smallest result by this relative amount.
+MAX_MISSED_GAIN = 1e-8
 
 
 def leading_eigenpairs(
@@ -29,8 +30,9 @@ def leading_eigenpairs(
     """Return the `count` largest eigenvalues, descending, and their vectors (m, count) of a symmetric matrix (m, m).
 
     The matrix has to be nearly positive semidefinite. Lanczos may miss an eigenvector of a multiple eigenvalue, so that
-    a second run searches for it. If one was missed, or if Lanczos is slow, LAPACK computes the result. `on_progress` is
-    called with (0, 1, "eigenvectors") again and again, so that it can cancel the computation.
+    a second run of Lanczos searches for one. If one was missed, if Lanczos is slow, or for few rows, LAPACK computes
+    the result. `on_progress` is called with (0, 1, "eigenvectors") again and again; it may cancel the computation by
+    raising an exception.
     """
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")
@@ -44,10 +46,10 @@ def leading_eigenpairs(
 def eigenpairs_between(
     matrix: NDArray[np.float64], first: int, last: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenvalues `first` to `last` (inclusive, counted from 0, ascending) of a symmetric matrix, and vectors.
+    """Return the eigenvalues number `first` to `last` of a symmetric matrix (m, m), and their vectors (columns).
 
-    For an eigenvalue of high multiplicity, LAPACK's partial solver may return too few pairs, or fail. Then the full
-    decomposition is computed.
+    Eigenvalues are ascending, counted from 0, and `last` is included. For an eigenvalue of high multiplicity, LAPACK's
+    partial solver may return too few pairs, or fail. Then the full decomposition is computed.
     """
     try:
         values, vectors = eigh(matrix, subset_by_index=(first, last))
@@ -65,7 +67,7 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
     """
     m = len(matrix)
     if m > MAX_DENSE_ROWS and largest > 0:
-        # A relative tolerance does not suit eigenvalues around 0. The shift by -1 moves the least eigenvalue near -1.
+        # ARPACK's tolerance is relative to the eigenvalue, which may be near 0. The shift by -1 moves it near -1.
         values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
         if values is not None:
             return float(largest * (values[0][0] + 1))
@@ -96,10 +98,11 @@ def _extreme(
     tolerance: float,
     which: str = "LA",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the `count` largest eigenvalues of an operator, ascending, and their vectors (m, count).
+    """Return the `count` largest eigenvalues of a symmetric operator, ascending, and their vectors (m, count).
 
-    With ``which="SA"``, they are the smallest. `product` multiplies a vector (m,) by the operator. The result is None
-    if Lanczos (ARPACK) does not converge within `MAX_RESTARTS` restarts.
+    With ``which="SA"``, the smallest eigenvalues are returned. `product` multiplies a vector (m,) by the operator.
+    Lanczos runs in ARPACK, whose `tolerance` 0 means machine precision. The result is None if it does not converge
+    within `MAX_RESTARTS` restarts. `on_progress` is called again and again, and may raise an exception to cancel.
     """
     products = 0
 

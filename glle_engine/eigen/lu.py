@@ -1,12 +1,12 @@
-"""Solvers for one set of weights: sparse LU factors of B = I - W, and eigenpairs of M = B^T B by Lanczos on them.
+"""Solvers for one set of weights: sparse LU factors of B = I - W, and eigenpairs of M = B^T B by Lanczos with them.
 
 `glle_engine.eigen.eigenproblem` explains the algebra. B is singular if weights sum to one. B' is B with 1 added to the
-diagonal at a few points, the pins, which makes it nonsingular.
+diagonal at a few points, the pins, which makes B' nonsingular.
 
-The mean weights, and published draws that the batched solver rejects, are factored without pivoting, by the kernels of
-the batched solver (`glle_engine.eigen.batched`) for one draw in place of four. For published draws, every solution is
-refined iteratively (`RefinedLU`). Two solvers need no factors of B: a dense solver for few points, and the last resort,
-which factors a shifted M.
+The mean weights are factored without pivoting, by the kernels of the batched solver (`glle_engine.eigen.batched`) for
+one draw in place of four. So are draws of the published variant of GLLE that the batched solver rejects; each of their
+solutions is refined iteratively (`RefinedLU`). Two solvers need no factors of B: a dense solver for few points, and the
+last resort, which factors a shifted M.
 """
 
 from __future__ import annotations
@@ -44,25 +44,30 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Solver
     from glle_engine.eigen.pattern import Pattern
 
-_PIVOT_THRESHOLD = 0.01  # with a threshold of 1 the fill has no bound, and with 0 digits are lost
-_MAX_UNREFINED_DEVIATION = 1e-9  # eigenpairs with a larger deviation are refined
-_TAG = (0,)  # its length is the number of draws that the kernels of the batched solver compute at once
-_RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
+# A pivot must be at least this share of the largest entry of its column: with 1 the fill has no bound, and with 0
+# digits are lost.
+_PIVOT_THRESHOLD = 0.01
+_MAX_UNREFINED_DEVIATION = 1e-9  # eigenpairs with a larger relative error of ||B v||^2 are refined
+_TAG = (0,)  # of length 1: the kernels of the batched solver compute as many draws at once as their tag is long
+_RELATIVE_SHIFT = 1e-9  # the shift of M over the norm of M: far above rounding errors, far below wanted eigenvalues
 
 
 @dataclass(frozen=True)
 class Factored:
-    """LU factors of B'^T for one set of weights, from which the eigenpairs of M are computed.
+    """LU factors of B'^T for one set of weights W, from which the eigenpairs of M = B^T B are computed.
+
+    B is I - W, and B' is B with 1 added to the diagonal at the points `pins`, which makes B' nonsingular.
 
     Attributes
     ----------
     pattern : Pattern
+        The kNN graph and its elimination order.
     weights : (n, k) float64
-        In the order of the points.
+        The weights W, with rows in the order of the points.
     pins : (c,) int32
-        The points at which 1 was added to the diagonal of B.
     lu : SparseLU, SingleLU or RefinedLU
-        Its `solve` solves systems with B'^T, or with ``trans="T"`` systems with B', in the order of elimination.
+        The factors. The method `solve` solves systems with B'^T, or with ``trans="T"`` systems with B'; rows are in
+        the order of elimination.
     order, inverse : (n,) int32
         Position j in the order of elimination is point order[j], and inverse[order[j]] is j.
 
@@ -76,11 +81,12 @@ class Factored:
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (n, c) of the left null space of B = I - W, with one column for each pin.
+        """Return an orthonormal basis (n, c) of the left null space of B = I - W, with one column for each of c pins.
 
-        The column of pin i is B'^-T e_i, normalized, where e_i is a unit vector and B' is B with 1 added to the
-        diagonal at the pins. The columns are orthogonal, because each is 0 outside the closed class of its pin. Rows
-        are in the order of the points. Raises `FloatingPointError` if a vector is not finite.
+        The pins are the points at which 1 was added to the diagonal of B, which made it the matrix B'. The column of
+        pin i is B'^-T e_i, normalized, where e_i is a unit vector. The columns are orthogonal, because each is 0
+        outside the closed class (a set of points that no edge leaves) of its pin. Rows are in the order of the points.
+        Raises `FloatingPointError` if a vector is not finite.
         """
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
@@ -93,8 +99,8 @@ class Factored:
     def null_right(self) -> NDArray[np.float64]:
         """Return an orthonormal basis (c, n) of the right null space of B = I - W, the constant vector first.
 
-        c is the number of pins, one for each closed class (a set of points that no edge of the graph leaves). Columns
-        are in the order of elimination.
+        c is the number of closed classes (sets of points that no edge of the kNN graph leaves). Columns are in the
+        order of elimination.
         """
         n, c = len(self.inverse), len(self.pins)
         basis = np.empty((c, n))
@@ -109,11 +115,12 @@ class Factored:
         return basis
 
     def eigenpairs(self, wanted: int, null: NDArray[np.float64] | None, *, exhaustive: bool) -> Eigenpairs:
-        """Return the `wanted` smallest eigenpairs of M = B^T B by Lanczos on the (pseudo-)inverse of M.
+        """Return the `wanted` smallest eigenpairs of M = B^T B, B = I - W, by Lanczos on the (pseudo-)inverse of M.
 
-        `null` is the basis of the left null space of B from `null_left`, or None if B is nonsingular, as it is for
-        published weights. With `exhaustive`, no eigenvector of a multiple eigenvalue is missed. Raises
-        `FloatingPointError` if M is singular to rounding.
+        `null` is the basis of the left null space of B from `null_left`, for weights W that sum to one. The first, the
+        constant eigenvector, is left out. For the published variant of GLLE, whose B is nonsingular, `null` is None,
+        and the first eigenvector is skipped as in the paper. With `exhaustive`, no eigenvector of a multiple eigenvalue
+        is missed. Raises `FloatingPointError` if M is singular to rounding.
         """
         n = len(self.inverse)
         if null is None:
@@ -141,7 +148,7 @@ class Factored:
         if not deviation < _MAX_UNREFINED_DEVIATION:
             ritz, values = self._refine(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
-            if not deviation < ACCEPTED_DEVIATION:  # the eigenvalue is too close to the machine precision to estimate
+            if not deviation < ACCEPTED_DEVIATION:  # too close to machine precision to estimate the next eigenvalue
                 following = None
         vectors = ritz[:, self.inverse].T
         if null is None:
@@ -156,7 +163,7 @@ class Factored:
         )
 
     def _images(self, ritz: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return |B v|^2 (m,) for each row v of `ritz` (m, n), whose columns are in the order of elimination."""
+        """Return ||B v||^2 (m,) with B = I - W for each row v of `ritz` (m, n), with columns in elimination order."""
         image = self.pattern.apply(self.weights, ritz[:, self.inverse].T)
         return np.asarray((image * image).sum(axis=0))
 
@@ -165,10 +172,10 @@ class Factored:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Make inaccurate eigenvectors more accurate by one step of inverse iteration with refined solutions.
 
-        Applies the pseudo-inverse of M to each row v of `ritz` (m, n), and returns the new orthonormal rows and their
-        |B v|^2. `left` and `right` are bases of the null spaces of B, in the order of elimination. Without refinement,
-        rounding errors in proportion to the constant part of a solution remain. They matter if B has singular values
-        near the machine precision.
+        Applies the pseudo-inverse of M = B^T B, B = I - W, to each row v of `ritz` (m, n). Returns the new orthonormal
+        rows, and ||B v||^2 for each of them. `left` and `right` are bases of the left and right null spaces of B, with
+        columns in the order of elimination. Without refinement, rounding errors in proportion to the constant part of a
+        solution remain, which matter if B has singular values near machine precision.
         """
         rows = np.empty_like(ritz)
         for i, v in enumerate(ritz):
@@ -220,7 +227,7 @@ def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int3
 
 
 def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
-    """Factor I - W for published weights (n, k) without pivoting; each solution is refined iteratively."""
+    """Factor I - W without pivoting for weights (n, k) of the published variant, for iteratively refined solutions."""
     structure, pins = pattern.structure, np.empty(0, np.int32)
     lu = RefinedLU(pattern, weights, SingleLU.factor(structure, weights, pins))
     return Factored(pattern, weights, pins, lu, structure.order, structure.position)
@@ -228,16 +235,18 @@ def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
 
 @dataclass(frozen=True, eq=False)
 class SingleLU:
-    """Factors B' = L U without pivoting for one set of weights, by the kernels of the batched solver.
+    """Factors B' = L U without pivoting for one set of weights W, by the kernels of the batched solver.
+
+    B' is I - W with 1 added to the diagonal at one point, or I - W itself.
 
     Attributes
     ----------
     structure : Structure
-        The symbolic factorization.
+        The symbolic factorization: where the entries of L and U are stored.
     fields : (20,) int64
-        The addresses of the structure's arrays (`glle_engine.eigen.batched.structure.packed_addresses`).
+        The memory addresses of the structure's arrays (`glle_engine.eigen.batched.structure.packed_addresses`).
     lower, upper : flat float64
-        The numbers of L and U, from `glle_engine.eigen.batched.factorization.factorize`.
+        The entries of L and U, from `glle_engine.eigen.batched.factorization.factorize`.
 
     """
 
@@ -248,13 +257,14 @@ class SingleLU:
 
     @classmethod
     def factor(cls, structure: Structure, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Self:
-        """Factor B' = I - W without pivoting, with 1 added to the diagonal at the pin if there is one.
+        """Factor I - W without pivoting, with 1 added to the diagonal at the point in `pins`, which may be empty.
 
         Parameters
         ----------
         structure : Structure
+            The symbolic factorization for the kNN graph of W.
         weights : (n, k) float64
-            In the order of the points.
+            The weights W, with rows in the order of the points.
         pins : (c,) int32
             At most one point.
 
@@ -275,10 +285,10 @@ class SingleLU:
         return cls(structure, fields, lower, upper)
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Solve a system with the factored matrix B': B with 1 added to the diagonal at the pins.
+        """Solve a system with the transpose of the factored matrix B', or with B' itself for trans="T".
 
-        Returns x with (B')^T x = b, or with B' x = b for trans="T": `Factored` holds factors of the transpose.
-        b is (n,) or (n, 1), in the order of elimination, and x has the shape of b.
+        Returns x with (B')^T x = b, or with B' x = b for trans="T", so that `solve` agrees with the solvers that factor
+        (B')^T. b is (n,) or (n, 1), in the order of elimination, and x has the shape of b.
         """
         x = b.ravel().copy()
         _solve(self.fields, self.lower, self.upper, x, trans != "T")
@@ -287,7 +297,7 @@ class SingleLU:
 
 @dataclass(frozen=True, eq=False)
 class RefinedLU:
-    r"""Factors of B without pivoting, with one step of iterative refinement in each solution.
+    r"""Factors of B = I - W without pivoting, with one step of iterative refinement in each solution.
 
     The factors are exact factors of some B + E, where without pivoting E grows with the weights. To first order, E
     moves a singular value :math:`\sigma` of B with singular vectors u and v by :math:`u^T E v`, so that the deviation
@@ -302,10 +312,11 @@ class RefinedLU:
     Attributes
     ----------
     pattern : Pattern
+        The kNN graph and its elimination order.
     weights : (n, k) float64
-        In the order of the points.
+        The weights W, with rows in the order of the points.
     lu : SingleLU
-        Factors for the same weights, without a pin.
+        Factors of I - W for these weights; nothing was added to the diagonal.
 
     """
 
@@ -314,7 +325,7 @@ class RefinedLU:
     lu: SingleLU
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Return x with B^T x = b, or with B x = b for trans="T", for b (n,) in the order of elimination."""
+        """Return x with B^T x = b, or with B x = b for trans="T"; b and x (n,) are in the order of elimination."""
         structure = self.lu.structure
         x = self.lu.solve(b, trans)
         points = x[structure.position]
@@ -333,7 +344,7 @@ def _solve(
     x: NDArray[np.float64],
     transposed: bool,  # noqa: FBT001 -- numba's calls are positional
 ) -> None:
-    """Overwrite x (n,) with U^-1 L^-1 x, or with L^-T U^-T x if `transposed`; `fields` are the packed addresses."""
+    """Overwrite x (n,) with U^-1 L^-1 x, or with L^-T U^-T x if `transposed`; `fields` is from `packed_addresses`."""
     tree, low, up, vector = addresses(fields), address(lower), address(upper), address(x)
     if transposed:
         solve_upper_transposed(_TAG, tree, up, vector)
@@ -346,12 +357,13 @@ def _solve(
 def shift_invert(
     pattern: Pattern, weights: NDArray[np.float64], wanted: int, tried: list[str], *, constrained: bool
 ) -> Eigenpairs:
-    """Return the bottom eigenpairs of M by Lanczos on the inverse of M + s I: the last resort of the chain of solvers.
+    """Return the bottom eigenpairs of M = B^T B, B = I - W, by Lanczos on the inverse of M + s I, the last resort.
 
-    It works if B is singular to rounding. M has the squared condition number of B, so that vectors are accurate to
-    about 1e-7 in angle only. The eigenvectors are replaced by the singular vectors of B in their span, which separates
-    vectors with nearly zero eigenvalues. With `constrained`, the constant is a null vector and left out; otherwise the
-    first eigenvector is left out. `tried` says why the other solvers were rejected, for the `ConvergenceError`.
+    This works even if B is singular to rounding. M has the squared condition number of B, so that vectors are accurate
+    only to an angle of about 1e-7. The eigenvectors are replaced by the singular vectors of B in their span, which
+    separates vectors with nearly zero eigenvalues. If `constrained`, weights sum to one, so that the constant is a null
+    vector, and it is left out; otherwise the first eigenvector is left out. `tried` says why the other solvers were
+    rejected; these reasons are part of the `ConvergenceError` that is raised if this solver fails, too.
     """
     n, k = pattern.neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
@@ -400,8 +412,9 @@ def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.flo
 def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
     """Return a fill-reducing elimination order (n,) of a symmetric matrix with a full diagonal, from SuperLU.
 
-    The order depends on the pattern only. scipy returns it only with a factorization, so that an identity matrix with
-    explicit zeros is factored incompletely, which takes little time.
+    The order depends only on the positions of the nonzero entries. scipy returns it only with a factorization.
+    Therefore the entries are replaced by 1 on the diagonal and 0 elsewhere, and this matrix is factored incompletely,
+    which takes little time.
     """
     pattern = matrix.copy()
     pattern.data = (pattern.indices == np.repeat(np.arange(matrix.shape[0]), np.diff(pattern.indptr))).astype(float)
@@ -413,9 +426,11 @@ def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
-    """Return the bottom eigenpairs of M by a dense SVD of B, for few points with weights (n, k) on neighbors (n, k).
+    """Return the `wanted` bottom eigenpairs of M = B^T B by a dense SVD of B = I - W, for few points.
 
-    `n_classes` is the number of closed classes, each of which adds a null vector; 0 for published weights.
+    The points have the weights W (n, k) on `neighbors` (n, k). `n_classes` is the number of closed classes of the kNN
+    graph (sets of points that no edge leaves), each of which adds a null vector. It is 0 for the published variant of
+    GLLE, which has none.
 
     Raises
     ------
@@ -426,7 +441,7 @@ def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wante
     n = len(weights)
     residual = np.eye(n)
     np.subtract.at(residual, (np.arange(n)[:, None], neighbors), weights)
-    if n_classes:  # an additional row moves the constant vector away from the smallest singular values
+    if n_classes:  # a constant row is added, so that the constant vector gets the largest singular value in place of 0
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
     # Eigenvectors of the Gram matrix are fast to compute but inexact; a few rotations turn them into singular vectors.
     try:

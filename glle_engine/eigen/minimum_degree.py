@@ -40,25 +40,26 @@ def _elimination_steps(
 ) -> NDArray[np.int64]:
     """Return the number of the step (n,) in which each variable is eliminated, by approximate minimum degree.
 
-    `members` (n,) lists the variables group by group. Other parameters are as for `minimum_degree`.
+    The neighbors of variable i are adjacent[start[i]:start[i + 1]]. Groups of variables are eliminated one after
+    another, in ascending order of `group` (n,); `members` (n,) lists the variables group by group.
     """
     n = len(start) - 1
     pool = np.empty(start[n] + start[n] // 2 + 2 * n + 16, np.int32)
     free = start[n]
     for e in range(free):
         pool[e] = adjacent[e]
-    # The list of a variable has its adjacent elements, and then its adjacent variables. The list of an element has its
-    # variables.
+    # Eliminated pivots are kept as elements: an element stands for all edges between the variables in its list. The
+    # list of a variable has first the elements, and then the variables, that are adjacent to it.
     begin, length, degree = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64)
     for i in range(n):
         begin[i] = start[i]
         length[i] = degree[i] = start[i + 1] - start[i]
     elements = np.zeros(n, np.int32)
-    # The number of variables in a supervariable. It is negative while the supervariable is in the new element, and 0
-    # for variables that were eliminated or merged into another one.
+    # The number of variables that each variable stands for, because equal ones are merged. It is negative while the
+    # variable is in the list of the new element, and 0 after it was eliminated or merged into another variable.
     weight = np.ones(n, np.int32)
-    alive = np.zeros(n, np.bool_)  # whether a variable is an element at present
-    size = np.zeros(n, np.int64)  # the number of variables of each element
+    alive = np.zeros(n, np.bool_)  # whether i was eliminated and is now an element that others still refer to
+    size = np.zeros(n, np.int64)  # the number of variables in each element's list
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     outside, mark = np.zeros(n, np.int64), 1
@@ -91,7 +92,8 @@ def _elimination_steps(
                 pool, free = _compact(pool, begin, length, weight, alive, max_entries)
             merged = weight[p]
             weight[p] = -merged
-            # The new element has all neighbors of the pivot: its adjacent variables and the variables of its elements.
+            # The pivot becomes the new element. Its list gets all neighbors of the pivot: the adjacent variables, and
+            # the variables of the adjacent elements.
             begins = free
             total = 0
             for entry in range(begin[p], begin[p] + length[p]):
@@ -145,7 +147,7 @@ def _elimination_steps(
                         target += 1
                     else:
                         alive[e] = False
-                if beyond == 0 and group[i] == current_group:  # nothing outside the new element is adjacent
+                if beyond == 0 and group[i] == current_group:  # no neighbor of i is outside the new element
                     total += weight[i]
                     merged -= weight[i]
                     weight[i] = 0
@@ -213,7 +215,11 @@ def _elimination_steps(
 def _link(
     head: NDArray[np.int32], following: NDArray[np.int32], previous: NDArray[np.int32], degree: int, i: int
 ) -> None:
-    """Put variable i at the head of the linked list of the variables with this degree."""
+    """Put variable i at the head of the linked list of the variables with this degree.
+
+    head[degree] is the first variable of the list, and `following` and `previous` are the neighbors of each variable in
+    its list; -1 for none.
+    """
     after = head[degree]
     following[i], previous[i] = after, -1
     if after != -1:
@@ -225,7 +231,11 @@ def _link(
 def _unlink(
     head: NDArray[np.int32], following: NDArray[np.int32], previous: NDArray[np.int32], degree: int, i: int
 ) -> None:
-    """Take variable i out of the linked list of the variables with this degree."""
+    """Take variable i out of the linked list of the variables with this degree.
+
+    head[degree] is the first variable of the list, and `following` and `previous` are the neighbors of each variable in
+    its list; -1 for none.
+    """
     if previous[i] == -1:
         head[degree] = following[i]
     else:
@@ -243,11 +253,10 @@ def _compact(
     alive: NDArray[np.bool_],
     needed: int,
 ) -> tuple[NDArray[np.int32], int]:
-    """Make room in the `pool`, which holds the lists of all variables, by dropping lists that are no longer in use.
+    """Copy the lists that are in use from `pool` to a new array with space for `needed` more entries.
 
-    Returns a new pool with space for `needed` more entries, and the total length of the lists in it. The lists of
-    variables of positive `weight` and of elements that are `alive` are in use. `begin` is changed in place to the new
-    positions of the lists.
+    List i is pool[begin[i]:begin[i] + length[i]]; it is in use if weight[i] is positive or if alive[i] is true.
+    Returns the new array, and the total length of the lists in it. `begin` is changed in place.
     """
     total = 0
     for i in range(len(begin)):
@@ -266,9 +275,10 @@ def _compact(
 
 @compiled
 def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the number of the step (n,) in which each variable is eliminated: the position of its pivot in `pivots`.
+    """Return the number of the step (n,) in which each variable is eliminated.
 
-    absorber[i] is the variable with which variable i was merged, or -1 for a pivot.
+    `pivots` lists the variables that were eliminated themselves, in order. Any other variable i was merged into the
+    variable absorber[i] and eliminated with it; absorber is -1 for pivots.
     """
     n = len(absorber)
     step = np.empty(n, np.int64)

@@ -21,12 +21,14 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DISSECTION_FLOPS_PER_POINT = 300_000  # per point, dissection takes as long as this many floating-point operations
-MAX_ENTRIES = 2**31 - 1
+# Nested dissection takes as long, per point, as this many floating-point operations of a factorization.
+DISSECTION_FLOPS_PER_POINT = 300_000
+MAX_ENTRIES = 2**31 - 1  # entries are counted by int32
 _MAX_DISSECTIONS = 3  # at most this many dissections are tried, each with another seed
-# Dissection saves at most this factor of operations, about 4 for volumes of 20,000 to 50,000 points.
+# Dissection divides the number of operations by at most this factor; 4 was seen for 20,000 to 50,000 points in three
+# dimensions.
 _MAX_SAVING_FACTOR = 8
-# For more points, a further dissection takes more than a few percent of 64 factorizations.
+# For more points, a further dissection takes more than a few percent of the time of 64 factorizations.
 _MAX_POINTS_TO_REPEAT = 200_000
 
 
@@ -36,9 +38,9 @@ class Prediction(NamedTuple):
     Attributes
     ----------
     order : str
-        How the elimination order was found.
+        The method that found the elimination order.
     flops, bytes : int
-        Floating-point operations of the factorization, and the size of L and U.
+        Floating-point operations of the factorization, and the memory of the factors L and U together.
 
     """
 
@@ -110,18 +112,20 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
 
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
-    """Return how often to try nested dissection of n points, from 0 to 3.
+    """Return how often to try nested dissection of n points, from 0 to 3 times.
 
-    All tries together take little time compared with `factorizations` factorizations of `flops` operations each.
+    The tries are so few that they take little time compared with `factorizations` factorizations of `flops`
+    floating-point operations each.
     """
     max_repeats = _MAX_DISSECTIONS if n <= _MAX_POINTS_TO_REPEAT else 1
     return sum(flops * factorizations > DISSECTION_FLOPS_PER_POINT * n * 4**seed for seed in range(max_repeats))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
-    """Return the floating-point operations of an LU factorization in an elimination order, and the bytes of L and U.
+    """Return the floating-point operations of an LU factorization in the elimination `order` (n,), and its bytes.
 
-    The neighbors of vertex i in the undirected graph are adjacent[start[i]:start[i + 1]].
+    The bytes are the memory of L and U together. The matrix has the pattern of an undirected graph: the neighbors of
+    vertex i are adjacent[start[i]:start[i + 1]].
     """
     n = len(order)
     moved = csr_array((np.ones(len(adjacent), np.int8), adjacent, start), shape=(n, n))[order][:, order]
@@ -134,9 +138,9 @@ def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order:
 
 @compiled
 def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Remove repeated neighbors from adjacency lists; return the new `start` (n + 1,) and `adjacent`.
+    """Remove repeated neighbors from adjacency lists, and return the new `start` (n + 1,) and `adjacent`.
 
-    The neighbors of vertex i are adjacent[start[i]:start[i + 1]].
+    The neighbors of vertex i are adjacent[start[i]:start[i + 1]], before and after.
     """
     n = len(start) - 1
     begin = np.zeros(n + 1, np.int64)
@@ -156,18 +160,20 @@ def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDA
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Neighbor graph of n points and an elimination order, which all weights on the graph share.
+    """kNN graph of n points, and an order in which the points are eliminated; all weights W on the graph share both.
+
+    The graph and the diagonal are the positions of the nonzero entries of B = I - W.
 
     Attributes
     ----------
     neighbors : (n, k) int32
     order : (n,) int32
-        Position j of the factored matrix is point order[j].
+        Row and column j of the factored matrix belong to point order[j].
 
     Raises
     ------
     InvalidParameterError
-        If B has too many entries for the int32 indices with which compiled code finds the weights.
+        If n (k + 1), the number of entries of B, is too large for int32.
 
     """
 
@@ -189,10 +195,11 @@ class Pattern:
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 
     def order_for(self, factorizations: int, max_flops: float = math.inf) -> tuple[Self, dict[str, Any]]:
-        """Return this graph with a cheap elimination order, and its `Prediction` as a dictionary.
+        """Return this graph with a cheap elimination order, and the predicted cost of a factorization as a dictionary.
 
-        The more `factorizations` are expected, the longer the order is searched for. Raises `TooCostlyError` if a
-        factorization would take more than `max_flops` operations.
+        The dictionary has the fields of `Prediction`. The more `factorizations` are expected, the longer an order is
+        searched for. Raises `TooCostlyError` if a factorization would take more than `max_flops` floating-point
+        operations.
         """
         order, prediction = cheapest_order(self.neighbors, factorizations, max_flops)
         return type(self)(self.neighbors, order), prediction._asdict()
@@ -204,10 +211,11 @@ class Pattern:
 
     @cached_property
     def transposed(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """What builds B^T as a CSC matrix in the elimination order: row indices, value indices, and the inverse order.
+        """Arrays that build B^T, B = I - W, as a CSC matrix in the elimination order.
 
-        Column j of B^T has k + 1 entries. A value index points into the flattened rows (n, k + 1) of B, each of which
-        begins with its diagonal entry. The inverse order (n,) has the position of each point.
+        The first two have k + 1 entries for each column of B^T: the row of each entry, and its index in the flattened
+        rows (n, k + 1) of B, each of which begins with the diagonal entry. The third is the inverse of the elimination
+        order (n,): the position of each point.
         """
         n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)
@@ -219,13 +227,13 @@ class Pattern:
         return np.take_along_axis(row, sort, axis=1).ravel(), source, inverse
 
     def apply(self, weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (I - W) V for vectors V (n, m) and weights W (n, k) on the neighbors."""
+        """Return (I - W) V for `vectors` V (n, m), where the rows of W are the `weights` (n, k) of the neighbors."""
         image = np.array(vectors)
         for j, column in enumerate(vectors.T.copy()):  # gathering from contiguous numbers is twice as fast
             image[:, j] -= (weights * column[self.neighbors]).sum(axis=1)
         return image
 
     def apply_transposed(self, weights: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (I - W)^T v for a vector v (n,) and weights W (n, k) on the neighbors."""
+        """Return (I - W)^T v for a `vector` v (n,), where the rows of W are the `weights` (n, k) of the neighbors."""
         spread = np.bincount(self.neighbors.ravel(), (weights * vector[:, None]).ravel(), len(vector))
         return np.asarray(vector - spread)

@@ -17,20 +17,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_SUPERNODE_COLUMNS = 8  # a supernode has at most this many columns, which the numeric kernels keep in registers
-MAX_SUPERNODES_PER_FRONT = 8  # a front has at most this many supernodes
+MAX_SUPERNODES_PER_FRONT = 8  # a wider dense block (front) is cut, which bounds the scratch memory of the kernels
 _WIDEST_FRONT = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS
-_MIN_FRONT_COLUMNS = 24  # a narrower front is faster if it is split into fronts of one supernode each
-# (width, share): a merged front of at most this width is accepted if at most this share of its values is explicit
-# zeros.
+_MIN_FRONT_COLUMNS = 24  # a front with fewer columns is faster if it is split into fronts of one supernode each
+# (width, share): two fronts are merged if the merged front has at most `width` columns and at most this share of its
+# stored values is zero. Narrow fronts may store more zeros, because merging them saves more time.
 _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 
 @compiled
 def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the undirected graph of a kNN graph (n, k), which is the sparsity pattern of B + B^T with B = I - W.
+    """Return the graph that has an undirected edge from each point to each of its k nearest neighbors.
 
-    The neighbors of vertex i are adjacent[start[i]:start[i + 1]]. Two points that are neighbors of each other in the
-    kNN graph are listed twice.
+    Its edges are the off-diagonal entries of B + B^T, where B = I - W has the weights W on the kNN graph `neighbors`
+    (n, k). The graph is returned as `start` and `adjacent`: the neighbors of vertex i are
+    adjacent[start[i]:start[i + 1]]. Where two points are nearest neighbors of each other, the edge is listed twice.
     """
     n, k = neighbors.shape
     start = np.zeros(n + 1, np.int64)
@@ -56,7 +57,7 @@ def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[
 def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the parent (n,) of each column in the elimination tree of a graph; -1 for roots.
 
-    The algorithm of Liu (1986) with path compression.
+    The neighbors of vertex i are adjacent[start[i]:start[i + 1]]. The algorithm is Liu's (1986), with path compression.
     """
     n = len(start) - 1
     parent = np.full(n, -1, np.int32)
@@ -78,7 +79,7 @@ def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> N
 
 @compiled
 def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the columns (n,) of an elimination tree in an order in which each subtree is contiguous and its root last.
+    """Return the columns (n,) of an elimination tree in postorder: each subtree is contiguous and ends with its root.
 
     `parent` (n,) is the parent of each column, -1 for roots.
     """
@@ -114,14 +115,15 @@ def column_counts(
 ) -> NDArray[np.int32]:
     """Return the number (n,) of nonzero entries in each column of L, its diagonal included, in nearly linear time.
 
-    `parent` is the elimination tree of the graph, and `post` a postorder of the tree. The columns of the entries in a
-    row of L form a subtree. The method counts the leaves of the subtrees, and subtracts the overlap of their paths
-    (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5).
+    `parent` is the elimination tree of the graph, and `post` a postorder of the tree. The neighbors of vertex i are
+    adjacent[start[i]:start[i + 1]]. The columns in which a row of L has entries form a subtree. The method counts the
+    leaves of these subtrees, and subtracts the overlap of their paths (Gilbert, Ng and Peyton 1994, as in Davis 2006,
+    section 4.5).
     """
     n = len(parent)
-    first = np.full(n, -1, np.int32)  # postorder of the first descendant
-    latest = np.full(n, -1, np.int32)  # first descendant of the last leaf of each row's subtree
-    leaf = np.full(n, -1, np.int32)  # the last leaf of each row's subtree
+    first = np.full(n, -1, np.int32)  # the postorder number of each column's first descendant; -1 if not known yet
+    latest = np.full(n, -1, np.int32)  # the entry in `first` of the last leaf of each row's subtree; -1 for no leaf yet
+    leaf = np.full(n, -1, np.int32)  # the last leaf of each row's subtree; -1 for no leaf yet
     ancestor = np.empty(n, np.int32)
     count = np.zeros(n, np.int32)
     for i in range(n):
@@ -163,11 +165,11 @@ def column_counts(
 
 @compiled
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Divide the columns into fronts, and return the first column of each front, followed by n.
+    """Divide the columns of L into fronts, and return the first column of each front, followed by n.
 
-    A front is a range of columns with nearly the same rows below them. Small fronts are merged with their parents,
-    which stores a few zeros, and wide fronts are cut. `parent` is the elimination tree, and `count` the number of
-    entries in each column of L.
+    A front is a range of columns with nearly the same rows below them. A small front is merged with its parent, at the
+    cost of a few stored zeros, and wide fronts are cut. `parent` has the parent of each column in the elimination tree
+    (-1 for roots), and `count` the number of entries in each column of L.
     """
     n = len(parent)
     first = np.empty(n + 1, np.int64)
@@ -178,8 +180,8 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             continue
         first[nodes] = column
         nodes += 1
-    # A stack of supernodes. The last supernode of the stack is merged with the new supernode as long as the new
-    # supernode is its parent and the merged supernode stores few zeros.
+    # `kept` is a stack of supernodes. The supernode on top is merged with the next one as long as the next one is its
+    # parent in the elimination tree and the merged supernode stores few zeros.
     kept, kept_zeros = np.empty(n + 1, np.int64), np.zeros(n + 1, np.int64)
     depth = 0
     for node in range(nodes):
@@ -190,7 +192,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
         while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
             left = kept[depth - 1]
             width = end - left
-            # The columns of the left supernode are stored with all rows of the merged supernode.
+            # In the merged supernode, the columns of the left one are stored with all rows, of which some are zeros.
             rows_left = count[begin - 1] - 1
             zeros = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below
@@ -222,7 +224,9 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
 def rows_below(
     first: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return the rows of L below each front, and the parent of each front in their tree.
+    """Return the rows of L below each front, and the parent of each front in the tree of fronts.
+
+    A front is a range of columns of L with nearly the same rows below them.
 
     Parameters
     ----------
@@ -292,20 +296,27 @@ def split_fronts(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
     """Cut each front into supernodes of nearly equal width, of at most `MAX_SUPERNODE_COLUMNS` columns each.
 
-    `first`, `row_start` and `rows` are as for `rows_below`.
+    A front is a range of columns of L with nearly the same rows below them, and its supernodes are narrower ranges.
+
+    Parameters
+    ----------
+    first : (F + 1,) int32
+        The first column of each front, followed by n.
+    row_start, rows
+        The rows below front f are rows[row_start[f]:row_start[f + 1]].
 
     Returns
     -------
     front : (F + 1,) int32
-        The first supernode of each front.
+        The number of the first supernode of each front, followed by S.
     begin : (S + 1,) int32
-        The first column of each supernode.
+        The first column of each supernode, followed by n.
     start : (S + 1,) int64
-        The rows below supernode s are below[start[s]:start[s + 1]]: the later columns of the front, then the front's
-        rows.
+        The rows below supernode s are below[start[s]:start[s + 1]]: first the later columns of its front, then the rows
+        below the front.
     below : int32
     parent : (S,) int32
-        The parent of each supernode in their tree; -1 for roots.
+        The parent of each supernode in the tree of supernodes; -1 for roots.
 
     """
     fronts, n = len(first) - 1, first[-1]
@@ -350,7 +361,7 @@ def split_fronts(
 def children(parent: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the first child of each node of a tree, and the next sibling of each node; -1 for none.
 
-    `parent` has the parent of each node. The children of a node are in ascending order.
+    `parent` has the parent of each node, or -1. The children of a node are in ascending order.
     """
     nodes = len(parent)
     child, sibling = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
@@ -370,10 +381,11 @@ def positions_in_parents(
     child: NDArray[np.int32],
     sibling: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Return the position of each row below a front among the columns and rows of the front's parent.
+    """Return where each row below a front stands in the parent front, which lists its columns and then its rows below.
 
-    Entry e belongs to rows[e]. `first`, `row_start` and `rows` are as for `rows_below`, but with ascending rows below
-    each front; `child` and `sibling` are from `children`.
+    A front is a range of columns of L with nearly the same rows below them. Front f has the columns first[f] to
+    first[f + 1] - 1, and rows[row_start[f]:row_start[f + 1]], ascending, are the rows below it. `child` and `sibling`
+    are the tree of fronts, from `children`. Entry e of the result belongs to rows[e].
     """
     nodes, n = len(child), first[-1]
     place = np.full(len(rows), -1, np.int32)

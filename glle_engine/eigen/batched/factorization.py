@@ -13,9 +13,9 @@ columns of :math:`L_D` below its diagonal, and then L (r x s, by rows). `upper` 
 with the reciprocal of its pivot at the end, and then U^T (r x s, by rows).
 
 A front with several supernodes has *indices*, which number its columns and then the rows below them. Supernode s has
-the columns from begin[s] to end[s], and row i of its panels of L and U^T is front index end[s] + i. Before a supernode
-is eliminated, the products of all earlier supernodes are subtracted from it. After the last one, the products of all
-supernodes are subtracted from the contribution block (`glle_engine.eigen.batched.kernels`).
+the columns from begin[s] to end[s] - 1, and row i of its parts of L and U^T is front index end[s] + i. Before a
+supernode is eliminated, the products of all earlier supernodes are subtracted from it. After the last one, the products
+of all supernodes are subtracted from the contribution block (`glle_engine.eigen.batched.kernels`).
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def factorize(
     tag : tuple of int
         Its length is the number of draws (lanes) whose matrices are factored at once.
     words : (20,) int64
-        `glle_engine.eigen.batched.structure.packed_addresses` of the structure.
+        The symbolic factorization, as memory addresses from `glle_engine.eigen.batched.structure.packed_addresses`.
     weights : flat (n, k, lanes)
-        In the order of elimination.
+        The weights W, with points in the order of elimination.
     pins : (lanes,) int32
         The position i of the 1 that is added to the diagonal, for each draw; -1 for none.
     lower, upper : flat (lower_size, lanes) and (upper_size, lanes)
-        Overwritten with the factors.
+        Overwritten with the factors L and U.
     blocks : flat (block_size, lanes)
-        Scratch for contribution blocks.
+        Scratch memory for what the elimination of some columns leaves for later columns (contribution blocks).
     scratch : flat (SCRATCH, lanes)
-        For the diagonal blocks of a front and for packed panels.
+        Scratch memory for diagonal blocks and for copies of rows of L and U.
 
     """
     tree = addresses(words)
@@ -150,11 +150,12 @@ def _scatter(
     lower: Address,
     upper: Address,
 ) -> None:
-    """Copy the entries of B' that belong to a supernode to where the supernode is factored.
+    """Copy the entries of B' = I - W + e_i e_i^T that belong to one supernode to the blocks where it is factored.
 
-    A supernode is a range of columns with the same rows below them. Its entries go to the blocks `diagonal`, `lower`
-    (L) and `upper` (U^T), whose other entries become 0. Several supernodes are factored in one dense matrix, the front,
-    which has `size` columns and rows. `node` is the number of the supernode in the tree, and `s` in the front.
+    A supernode is a range of columns with the same rows below them. The blocks are `diagonal`, `lower` (L) and `upper`
+    (U^T); their other entries become 0. A dense matrix of `size` rows and columns, the front, contains the supernode,
+    which is number `node` of the whole tree and number `s` of the front. `panels` is from `describe_front`, `values`
+    has the weights W, and `pins` the position i of each draw (-1 for none). The length of `tag` is the number of draws.
     """
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
@@ -193,9 +194,11 @@ def _extend_panels(
     up: int,
     blocks: Address,
 ) -> None:
-    """Add what the elimination of child fronts left (their contribution blocks) to a front that has one supernode.
+    """Add the contribution blocks of the child fronts to a front that has one supernode (range of columns).
 
-    It is added to the diagonal block and to the rows of L and U^T, but not to the front's own contribution block.
+    A contribution block in `blocks` is what the elimination of a child left for its parent. It is added to the
+    `diagonal` block and to the front's rows of L and U^T, which begin at `low` in `lower` and at `up` in `upper`, but
+    not to the front's own contribution block. `width` is the number of columns; the length of `tag` that of draws.
     """
     child = tree.child[front]
     while child != -1:
@@ -223,9 +226,11 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
-    """Add what the elimination of child fronts left (their contribution blocks) to the front's own contribution block.
+    """Add the contribution blocks of the child fronts to the contribution block of a front with `width` columns.
 
-    The block of one child, the heir, is left out, because the front's block is a part of it already.
+    A contribution block in `blocks` is what the elimination of a front leaves for its parent. The block of one child,
+    the heir, is left out, because the front's block is a part of the heir's block, and so contains its values already.
+    The length of `tag` is the number of draws.
     """
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
@@ -251,9 +256,9 @@ def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int,
 def describe_front(tree: Addresses, front: int, panels: NDArray[np.int64]) -> int:
     """Write where the supernodes of a front lie to `panels` (4, supernodes), and return the number of supernodes.
 
-    A front is a range of columns, and its supernodes divide them into narrower ranges. A column of `panels` has the
-    first column of a supernode, the end of its columns, and the positions of its rows in L and in U^T. Columns are
-    counted from the first column of the front.
+    A front is a range of columns, and its supernodes are narrower ranges. For each supernode, `panels` gets its first
+    column, the column after its last one, and the indices in L and in U^T at which its rows begin. Columns are counted
+    from the first column of the front.
     """
     first, last = tree.front[front], tree.front[front + 1]
     origin = tree.first[first]
@@ -279,10 +284,11 @@ def extend_panels(
     upper: Address,
     blocks: Address,
 ) -> None:
-    """Add what the elimination of child fronts left (their contribution blocks) to a front with several supernodes.
+    """Add the contribution blocks of the child fronts to a front with `count` supernodes (ranges of columns).
 
-    It is added to the diagonal blocks and to the rows of L and U^T. `panels` is from `describe_front`, and `count` is
-    the number of supernodes.
+    A contribution block in `blocks` is what the elimination of a child left for its parent. It is added to the
+    `diagonal` blocks and to the front's rows of L (`lower`) and U^T (`upper`). `panels` is from `describe_front`. The
+    length of `tag` is the number of draws.
     """
     columns = panels[1, count - 1]
     child = tree.child[front]
@@ -299,7 +305,7 @@ def extend_panels(
                 s += 1
             begin, end = panels[0, s], panels[1, s]
             width = end - begin
-            # The columns left of the supernode belong to L of earlier supernodes.
+            # Entries left of the supernode's columns belong to L of the earlier supernodes of this front.
             t = 0
             j = 0
             while j < size and tree.place[start + j] < begin:
@@ -346,10 +352,11 @@ def eliminate(
     upper: Address,
     room: Address,
 ) -> None:
-    """Compute the columns of L and U of a front from its assembled entries, one supernode after the other.
+    """Compute L and U of a front, a dense matrix whose entries have been assembled, one range of columns after another.
 
-    `size` is the number of columns and rows of the front, `panels` and `count` are from `describe_front`, and `room` is
-    scratch for `subtract`.
+    These ranges are its supernodes, whose places are `panels` and whose number is `count` (`describe_front`). `size` is
+    the number of columns and rows of the front. `room` is scratch memory for `subtract`. The length of `tag` is the
+    number of draws.
     """
     for s in range(count):
         node = tree.front[front] + s

@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
     from glle_engine.linalg.vectors import Address
 
-PREFETCH_BYTES = 8192  # a panel is prefetched this many bytes ahead of its use
+PREFETCH_BYTES = 8192  # solves prefetch L and U this many bytes, two pages, ahead of their use
 WIDTHS = range(1, MAX_SUPERNODE_COLUMNS + 1)
 # Doubles per register, and registers per column of a tile: sums take 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
-_TILE_COLUMNS = 6  # columns of a register tile
+_TILE_COLUMNS = 6  # columns of the result that are computed at once; with `_REGISTERS` each, all fit in the registers
 _STRIP_COLUMNS = 72  # the packed rows for this many columns of the target stay in the L2 cache
-_PANEL_COLUMNS = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS  # number of columns of the panels
+_PANEL_COLUMNS = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS  # most columns of L that one product can have
 _MAX_ROWS = _DOUBLES * _REGISTERS
 ROOM = (_MAX_ROWS + _STRIP_COLUMNS) * _PANEL_COLUMNS + _MAX_ROWS * _TILE_COLUMNS
-"""Size of the scratch array `room` of `subtract`, in vectors."""
+"""Size of the scratch array `room` of `subtract`, in vectors that hold one number of each draw."""
 
 
 class Code:
     """Emits LLVM instructions on vectors of `lanes` doubles, with an instruction builder of llvmlite.
 
-    `data` are addresses of doubles, and an index counts vectors.
+    In the methods, `data` is the address of an array of doubles, and `index` counts vectors from there.
     """
 
     def __init__(self, builder: Any, lanes: int) -> None:
@@ -54,7 +54,7 @@ class Code:
         self.lanes = lanes
 
     def at(self, data: Any, index: Any, offset: int = 0) -> Any:
-        """Return the address of the vector at `index + offset` in `data`."""
+        """Emit the computation of the address of the vector at `index + offset` in `data`, and return the address."""
         if offset:
             index = self.builder.add(index, ir.Constant(index.type, offset))
         return vector_at(self.builder, data, index, self.lanes)
@@ -78,17 +78,17 @@ class Code:
         self.builder.call(function, [place, number(0), number(3), number(1)])
 
     def variable(self, value: Any) -> Any:
-        """Return the address of a new variable with this initial value, which the compiler keeps in a register."""
+        """Emit a new variable with this initial value, which the compiler keeps in a register; return its address."""
         place = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, place)
         return place
 
     def less(self, place: Any, a: Any, minus_b: Any) -> None:
-        """Emit the subtraction of a b from the variable at `place`, in one fused operation, given a and -b."""
+        """Emit the subtraction of the product a b from the variable at `place`, as a fused a * minus_b + variable."""
         self.builder.store(emit_fma(self.builder, a, minus_b, self.builder.load(place)), place)
 
     def row(self, rows: Any, index: Any) -> Any:
-        """Emit the load of entry `index` of the row numbers `rows`, and return the row number as an index."""
+        """Emit the load of rows[index], a row number, and its conversion to the integer type of `index`; return it."""
         return self.builder.sext(self.builder.load(self.builder.gep(rows, [index])), index.type)
 
     def times(self, index: Any, factor: int) -> Any:
@@ -97,11 +97,11 @@ class Code:
 
 
 def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
-    """Return a numba intrinsic without a result, which compiled code calls with a tag and further arguments.
+    """Return a numba intrinsic without a result, which compiled code calls with a tag and `arguments` more arguments.
 
-    `write_code` emits its LLVM code; it is called with a `Code` and the further arguments, whose number is `arguments`.
-    The tag is a tuple, whose length is the number of doubles in a vector. Arguments that are addresses stay addresses,
-    and numbers become indices.
+    The tag is a tuple whose length is the number of doubles in a vector. `write_code` emits the intrinsic's LLVM code;
+    it is called with a `Code` and the arguments after the tag. Memory addresses are passed on as they are, and numbers
+    are converted to integers as wide as an address.
     """
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
@@ -123,12 +123,13 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 def enter(width: int, *, lower: bool) -> Callable[..., None]:
     r"""Return the function that emits one supernode's part of the solution of :math:`L^T z = f`, or of U z = f.
 
-    It is :math:`z_c = T_c^{-T} (f_c - P^T z_r)` for L, and :math:`z_c = T_c^{-1} (f_c - P^T z_r)` for U. The columns of
-    the supernode are c, and the rows below it are r. :math:`T_c` is the triangle of L or U in the diagonal block, and P
-    are the rows of L or of :math:`U^T` below it. The solution goes down the elimination tree, from parents to children.
+    A supernode is a range of `width` columns c with the same rows r below them. Its part of the solution is
+    :math:`z_c = T_c^{-T} (f_c - P^T z_r)` for L (`lower`), and :math:`z_c = T_c^{-1} (f_c - P^T z_r)` for U.
+    :math:`T_c` is the triangle of L or U in the diagonal block, and P are the rows of L or of :math:`U^T` below it. The
+    solution goes down the elimination tree, from parents to children.
 
-    The arguments of the emitted code are f, z, a second target for z_c, the first column, the row numbers, their count,
-    P and the triangle.
+    The arguments of the emitted code are f, z, a second array to which z_c is written, the first column, the row
+    numbers r, the number of these rows, P and the triangle.
     """
 
     def write_code(
@@ -137,7 +138,8 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
         builder = code.builder
         values = [code.variable(code.load(f, begin, j)) for j in range(width)]
         zero = ir.Constant(begin.type, 0)
-        # In a narrow supernode each addition would wait for the one before, so rows are added to several sums in turn.
+        # With few columns, each addition to a sum would wait for the one before, so rows are added to several sums in
+        # turn.
         sets = 3 if width <= 2 else 2 if width <= 4 else 1
         further_sums = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
 
@@ -164,9 +166,8 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
                     builder.store(builder.fadd(builder.load(values[j]), builder.load(sums[j])), values[j])
         for t in reversed(range(width)):
             if lower:
-                column = (
-                    t * (width - 1) - t * (t - 1) // 2 - t - 1
-                )  # column t of L_D, without its diagonal: entry u is at column + u
+                # Entry (u, t) of the triangle of L is at `column + u`; its columns are stored without the diagonal.
+                column = t * (width - 1) - t * (t - 1) // 2 - t - 1
                 for u in range(t + 1, width):
                     code.less(values[t], code.load(triangle, zero, column + u), builder.fneg(builder.load(values[u])))
             else:
@@ -185,10 +186,13 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
     r"""Return the function that emits one supernode's part of :math:`x = L^{-1} x` or :math:`x = U^{-T} x`, in place.
 
-    It is :math:`x_c = T_c^{-1} x_c`, :math:`x_r \mathrel{-}= P x_c` for L; for U the triangle is transposed. The
-    symbols are explained in `enter`. The solution goes up the elimination tree, from children to parents.
+    A supernode is a range of `width` columns c with the same rows r below them. Its part is :math:`x_c = T_c^{-1} x_c`,
+    then :math:`x_r \mathrel{-}= P x_c` for L (`lower`), where :math:`T_c` is the triangle of L in the diagonal block
+    and P are the rows of L below it. For U, :math:`T_c^{-T}` and the rows of :math:`U^T` take their places. The
+    solution goes up the elimination tree, from children to parents.
 
-    The arguments of the emitted code are x, the first column, the row numbers, their count, P and the triangle.
+    The arguments of the emitted code are x, the first column, the row numbers r, the number of these rows, P and the
+    triangle.
     """
 
     def write_code(code: Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
@@ -221,10 +225,10 @@ def leave(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def triangles(width: int) -> Callable[..., None]:
-    """Return the function that emits the LU factorization :math:`D = L_D U_D` of the diagonal block of a supernode.
+    """Return the function that emits the LU factorization :math:`D = L_D U_D` of a dense matrix of `width` columns.
 
-    The arguments of the emitted code are D by rows, and the targets for the columns of L_D and of U_D. Each column of
-    U_D ends with the reciprocal of its pivot.
+    D is the diagonal block of a supernode. The arguments of the emitted code are D by rows, and the arrays to which the
+    columns of L_D, without the diagonal, and of U_D are written. A column of U_D ends with the reciprocal of its pivot.
     """
 
     def write_code(code: Code, diagonal: Any, low: Any, up: Any) -> None:
@@ -248,12 +252,13 @@ def triangles(width: int) -> Callable[..., None]:
 
 
 def panels(width: int) -> Callable[..., None]:
-    """Return the function that emits the computation of the rows of L and U^T below a diagonal block, in place.
+    """Return the function that emits the computation of L and U^T below a diagonal block of `width` columns, in place.
 
     They are :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, where the triangles L_D and U_D are the
     factors of the diagonal block.
 
-    The arguments of the emitted code are the rows of L and of U^T, their number, L_D and U_D.
+    The arguments of the emitted code are :math:`A_{21}` and :math:`A_{12}^T`, which are overwritten with L and U^T, the
+    number of their rows, L_D and U_D.
     """
 
     def write_code(code: Code, low: Any, up: Any, below: Any, triangle_low: Any, triangle_up: Any) -> None:
@@ -288,7 +293,8 @@ def panels(width: int) -> Callable[..., None]:
 def product(width: int, *, added: bool) -> Callable[..., None]:
     """Return the function that emits C = -L U, or C = C - L U if `added`, four rows at a time.
 
-    The arguments of the emitted code are C, its row stride, L, U^T, and their number of rows.
+    C is square, and L and U^T have `width` columns. The arguments of the emitted code are C, the distance of its rows
+    in memory, L, U^T, and the number of rows of L, U^T and C.
     """
 
     def write_code(code: Code, c: Any, stride: Any, low: Any, up: Any, below: Any) -> None:
@@ -327,10 +333,11 @@ def product(width: int, *, added: bool) -> Callable[..., None]:
 
 
 def by_width(name: str, write_width: Callable[[int], Callable[..., None]], arguments: int) -> Any:
-    """Return one numba intrinsic that contains code for each number of columns of a supernode, and selects the code.
+    """Return one numba intrinsic that contains code for each number of columns (1 to 8), and selects it when called.
 
-    Compiled code calls it with a tag, the number of columns, and `arguments` further arguments. `write_width` is called
-    with a number of columns, and returns the function that emits the code.
+    Compiled code calls the intrinsic with a tag (a tuple, whose length is the number of draws), the number of columns,
+    and `arguments` further arguments. ``write_width(columns)`` returns the function that emits the code for this number
+    of columns.
     """
 
     def write_code(code: Code, width: Any, *args: Any) -> None:
@@ -358,14 +365,14 @@ multiply_add = by_width("multiply_add", partial(product, added=True), 5)
 
 
 def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, right: Any, depth: Any) -> None:
-    """Emit the code that subtracts left^T right from a small rectangle of numbers that fits in registers.
+    """Emit the code that subtracts left^T right from a tile: a rectangle of numbers that is small enough for registers.
 
-    `left` and `right` have `depth` rows, which `_pack` has written one after another. The rows of the rectangle, which
-    begins at `target`, are `stride` vectors apart. If `known` is 0, the target counts as zeros.
+    `left` and `right` have `depth` rows, which `_pack` has written one after another. The tile begins at the address
+    `target`, and its rows are `stride` vectors apart. If `known` is 0, the tile counts as zeros before the subtraction.
     """
     builder, lanes, index = code.builder, code.lanes, depth.type
     rows = _REGISTERS * max(1, _DOUBLES // lanes)
-    together = rows // _REGISTERS  # rows in a register
+    together = rows // _REGISTERS  # how many rows one register holds next to each other
     wide = Code(builder, together * lanes)
     zero = ir.Constant(index, 0)
     places = [code.times(stride, row) for row in range(rows)]
@@ -429,12 +436,15 @@ def subtract(
 ) -> None:
     """Subtract the product of rows of L and rows of U^T from `target`, for the first `count` supernodes of a front.
 
-    Rows `top` to `bottom` of the front in the factor `left` are multiplied with rows `first` to `last` in the factor
-    `right`; one factor is L, and the other is U^T. `panels` is from `describe_front` in
-    `glle_engine.eigen.batched.factorization`, and its rows `left_at` and `right_at` say where the supernodes begin in
-    the factors. If `known` is 0, the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
+    A front is a dense matrix, and its supernodes are ranges of its columns. Rows `top` to `bottom` - 1 of the front in
+    the factor `left` are multiplied with rows `first` to `last` - 1 in the factor `right`; one factor is L, and the
+    other is U^T. `panels` is from `describe_front` in `glle_engine.eigen.batched.factorization`; its rows `left_at` and
+    `right_at` say where the supernodes begin in the two factors. The rows of `target` are `stride` vectors apart; if
+    `known` is 0, it counts as zeros, whatever it holds. `room` is scratch memory for `ROOM` vectors. The length of
+    `tag` is the number of draws.
     """
-    depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # columns, and rows of a tile
+    # The product sums over `depth` columns, and a tile of the result has this many rows.
+    depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))
     strips = advance(tag, room, rows * _PANEL_COLUMNS)
     edge = advance(tag, strips, _STRIP_COLUMNS * _PANEL_COLUMNS)
     for strip in range(first, last, _STRIP_COLUMNS):
@@ -469,9 +479,11 @@ def _pack(
     rows: int,
     packed: Address,
 ) -> None:
-    """Copy `height` rows of a factor next to each other, column by column, and pad them with zeros to `rows` rows.
+    """Copy `height` rows of L or U^T next to each other, column by column, and pad them with zeros to `rows` rows.
 
-    The first is row `first` of the front. `panels`, `count` and `source_at` are as for `subtract`.
+    The rows begin with row `first` of the front, the dense matrix to which the factor `source` belongs. `panels` says
+    where its first `count` supernodes (ranges of columns) lie; row `source_at` of `panels` is where they begin in
+    `source`. The copy is written to `packed`.
     """
     zero = fill(tag, 0.0)
     for s in range(count):

@@ -18,8 +18,8 @@ acts like a first basis vector, to which all others are made orthogonal:
 where :math:`h^T s = 1^T U^{-1} s`.
 
 An eigenvector of M is :math:`x = P U^{-1} s`, where s is the Ritz vector, and
-:math:`\|x\|^2 = \theta \langle t, t \rangle`. Up to a factor, its t is :math:`U^{-T} x`. Lanczos therefore starts from
-:math:`U^{-T} x_0`, given an approximation :math:`x_0`.
+:math:`\|x\|^2 = \theta \langle t, t \rangle`. Up to a factor, the t of this eigenvector is :math:`U^{-T} x`. From an
+approximation :math:`x_0` of x, Lanczos therefore starts at :math:`U^{-T} x_0`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Structure
     from glle_engine.linalg.vectors import Address, Lanes
 
-_DOT_ROWS = 64  # rows of a vector that a dot product takes at a time
+_DOT_ROWS = 64  # products with several vectors take this many rows at a time, which then stay in the L1 cache
 _EPSILON = float(np.finfo(np.float64).eps)
 _CACHE_LINE_DOUBLES = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
 _PAGE_DOUBLES = 2**21 // 8  # doubles of a large page, such as numpy requests for large arrays
@@ -63,27 +63,28 @@ class Workspace(NamedTuple):
     Attributes
     ----------
     tag : tuple of int
-        Its length is the number of draws that are computed at once, one in each lane of the SIMD vectors.
+        The length is the number of draws that are computed at once, one in each lane of the SIMD vectors.
     words : (20,) int64
-        `glle_engine.eigen.batched.structure.packed_addresses` of the structure.
+        The symbolic factorization, as memory addresses from `glle_engine.eigen.batched.structure.packed_addresses`.
     normals, weights
-        From `glle_engine.weights.gaussian.sample`.
+        Scratch memory and result of `glle_engine.weights.gaussian.sample`, which draws the weights W.
     scratch, lower, upper, blocks
-        From `glle_engine.eigen.batched.factorization.factorize`.
+        Scratch memory and the factors L and U of `glle_engine.eigen.batched.factorization.factorize`.
     work : (3, n * lanes)
-        Scratch.
+        Scratch memory.
     vectors : (wanted, n * lanes)
-        Eigenvectors, of unit norm.
+        Eigenvectors of M, of unit norm.
     values : (wanted + 1, lanes)
-        Eigenvalues of M, ascending; the last one is an estimate.
+        Eigenvalues of M, ascending; the last one, which was not asked for, is only estimated.
     strength : (lanes,)
-        :math:`|y_i|` of the left null vector y, where i is the position of the 1 on the diagonal; 1 without one.
+        :math:`|y_i|` of the left null vector y of I - W, where i is the position at which 1 was added to the diagonal;
+        1 for a draw whose diagonal was left as it is.
     deviation : (lanes,)
-        From `glle_engine.eigen.batched.solver.deviations`.
+        How inaccurate the eigenpairs of each draw are, from `glle_engine.eigen.batched.solver.deviations`.
     basis, images, points : (m, n * lanes)
-        Scratch for at most m - 2 steps of Lanczos.
+        Scratch memory for at most m - 2 steps of Lanczos.
     steps : (lanes,) int64
-        The number of Lanczos steps of each draw; -1 for a draw without a solution (`verdict`).
+        The number of Lanczos steps of each draw; -1 for a draw that never converges (`verdict`).
 
     """
 
@@ -107,7 +108,7 @@ class Workspace(NamedTuple):
 
     @staticmethod
     def for_structure(structure: Structure, wanted: int) -> Workspace:
-        """Allocate the arrays for a batch of draws, each with `wanted` eigenpairs, on the graph of this structure."""
+        """Allocate the arrays for `LANES` draws of `wanted` eigenpairs each; `structure` is that of the kNN graph."""
         n, k = structure.neighbors.shape
         shapes = {
             "normals": (4 * k * LANES,),
@@ -126,7 +127,7 @@ class Workspace(NamedTuple):
             "images": (MAX_LANCZOS_STEPS + 2, n * LANES),
             "points": (MAX_LANCZOS_STEPS + 2, n * LANES),
         }
-        # A single allocation, so that it is large enough for large pages.
+        # All arrays are parts of one allocation, because only a large allocation gets large memory pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _CACHE_LINE_DOUBLES for shape in shapes.values()]
         room = empty_aligned(sum(sizes), alignment=_PAGE_DOUBLES if sum(sizes) > _PAGE_DOUBLES else _CACHE_LINE_DOUBLES)
         ends = list(itertools.accumulate(sizes))
@@ -153,23 +154,25 @@ def lanczos(
     start: NDArray[np.float64],
     tolerance: float,
 ) -> None:
-    r"""Compute the bottom eigenpairs of M for each draw of a batch, and write them to the workspace.
+    r"""Compute the bottom eigenpairs of M = (I - W)^T (I - W) for each draw of a batch, and write them to `room`.
 
     A draw is done when each of its wanted Ritz values :math:`\theta` has a residual of at most `tolerance` times the
-    smaller of :math:`\theta` and its distance to the first unwanted Ritz value. From then on, the Lanczos vectors of
-    the draw are zero, so that no draw depends on another. The workspace gets `vectors`, `values`, `steps` and
-    `strength`.
+    smaller of two numbers, :math:`\theta` and the distance from :math:`\theta` to the first unwanted Ritz value. From
+    then on, the Lanczos vectors of the draw are zero, so that no draw depends on another. `vectors`, `values`, `steps`
+    and `strength` of the workspace are overwritten.
 
     Parameters
     ----------
     room : Workspace
         Holds the factors L and U of each draw.
     pins : (lanes,) int32
-        For each draw, the position at which 1 was added to the diagonal of I - W.
+        For each draw, the position at which 1 was added to the diagonal of B = I - W.
     constrained : bool
-        Whether B has the constant as right null vector and y as left null vector; if not, B' = B is nonsingular.
+        True if the rows of W sum to one, so that B 1 = 0 and y^T B = 0 for one vector y; False if B is nonsingular and
+        nothing was added to its diagonal.
     start : (n,) float64
-        The vector :math:`x_0`, which should have a part along every wanted eigenvector, in the order of elimination.
+        The vector :math:`x_0` from which Lanczos starts, in the order of elimination. It should have a part along every
+        wanted eigenvector.
     tolerance : float
 
     """
@@ -255,7 +258,7 @@ def lanczos(
 
 @compiled
 def _dot(tag: tuple[int, ...], a: Address, b: Address, n: int) -> Lanes:
-    """Return the inner product a^T b of two vectors of n entries, for each draw of a batch."""
+    """Return the inner product a^T b of two vectors of n entries for each draw; the length of `tag` counts draws."""
     even, odd = fill(tag, 0.0), fill(tag, 0.0)
     for i in range(0, n - 1, 2):
         even = fma(load(tag, a, i), load(tag, b, i), even)
@@ -276,7 +279,10 @@ def _dots(
     weight: Address,
     overlap: Address,
 ) -> None:
-    """Write weight_i s_i^T x into overlap_i, for i from `first` to `count` - 1 and each draw; images[i] is s_i."""
+    """Write weight[i] images[i]^T x into overlap[i], for i from `first` to `count` - 1, for each draw of a batch.
+
+    The vectors images[i] and x have n entries for each draw. The length of `tag` is the number of draws.
+    """
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _DOT_ROWS):
@@ -293,7 +299,10 @@ def _dots(
 def _subtract(
     tag: tuple[int, ...], basis: Address, first: int, count: int, n: int, factor: Address, x: Address, result: Address
 ) -> None:
-    """Write x - sum_i t_i factor_i into `result`, for each draw; t_i are the rows `first` to `count` - 1 of `basis`."""
+    """Write x - sum_i basis[i] factor[i] into `result` for each draw, where i runs from `first` to `count` - 1.
+
+    The vectors x, `result` and basis[i] have n entries for each draw. The length of `tag` is the number of draws.
+    """
     for row in range(n):
         value = load(tag, x, row)
         for i in range(first, count):
@@ -313,7 +322,10 @@ def _subtract_two(
     x: Address,
     result: Address,
 ) -> None:
-    """Write x - h mean - sum_i t_i factor_i into `result`, for each draw; t_i are the first `count` rows of `basis`."""
+    """Write x - h * mean - sum_i basis[i] factor[i] into `result` for each draw, where i runs from 0 to `count` - 1.
+
+    The vectors x, h, `result` and basis[i] have n entries for each draw. The length of `tag` is the number of draws.
+    """
     for row in range(n):
         value = fnma(load(tag, h, row), mean, load(tag, x, row))
         for i in range(count):
@@ -325,8 +337,9 @@ def _subtract_two(
 def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
     """Return 1 if the `wanted` largest Ritz values of a draw have converged, 0 if not yet, and -1 if they never will.
 
-    `diagonal` and `off` (m,) are the tridiagonal matrix of Lanczos after m steps. The values never converge if a number
-    is not finite, if the Krylov space is exhausted too early, or if the matrix cannot be diagonalized.
+    `diagonal` and `off` (m,) are the diagonal and off-diagonal of Lanczos' tridiagonal matrix after m steps; off[m - 1]
+    is the norm of the next Lanczos vector. The values never converge if a number is not finite, if the Krylov space is
+    exhausted after fewer than `wanted` steps, or if the matrix cannot be diagonalized.
     """
     m = len(diagonal)
     if not (np.isfinite(diagonal[m - 1]) and np.isfinite(off[m - 1])):
@@ -380,7 +393,9 @@ def ritz(
 ) -> None:
     """Write the eigenvalues and eigenvectors of M to `room.values` and `room.vectors`, for each draw of a batch.
 
-    They follow from the draw's tridiagonal matrix, `diagonal` and `off` (lanes, steps), and from its Lanczos basis.
+    They are computed from each draw's Lanczos basis in `room` and its tridiagonal matrix: `diagonal` and off-diagonal
+    `off` (lanes, steps). M is B^T B for the (n, n) matrix B = I - W. If it is `constrained`, the rows of W sum to one,
+    and the eigenvectors are centered.
     """
     tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
     lanes, wanted = len(tag), len(vectors)

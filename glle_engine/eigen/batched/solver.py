@@ -2,8 +2,9 @@
 
 Each draw of a batch occupies one lane, the entry with one number in every SIMD vector.
 
-The test checks that | ||B v||^2 / lambda - 1 | is small for each eigenpair (lambda, v), and that the left null vector y
-of B does not nearly vanish at the pin, the point at which 1 was added to the diagonal of B to make it nonsingular.
+The test checks that | ||B v||^2 / lambda - 1 | is small for each eigenpair (lambda, v) of B^T B, and that the left null
+vector y of B does not nearly vanish at the pin, the point at which 1 was added to the diagonal of B to make B
+nonsingular.
 """
 
 from __future__ import annotations
@@ -31,18 +32,23 @@ if TYPE_CHECKING:
 
     from glle_engine.eigen.batched.structure import Structure
 
-LANE_TOLERANCE = 1e-9  # of Lanczos: residual of an eigenpair, relative to the eigenvalue and its gap
-# Without pivoting, one draw in a hundred has ill-conditioned factors. Its eigenvectors are off by 1e-8 to 1e-6, and its
-# deviation is equally large. About three draws in a thousand exceed this bound and are solved again.
+# Lanczos stops when the residual of each eigenpair is below this number times its eigenvalue, and times its distance to
+# the first eigenvalue that is not wanted.
+LANE_TOLERANCE = 1e-9
+# Without pivoting, one draw in a hundred has ill-conditioned factors. The eigenvectors of such a draw are off by 1e-8
+# to 1e-6, and so is its deviation. About three draws in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
-# The random numbers in [-1/2, 1/2) that are added to a start, with columns of variance 1, are multiplied by this.
+# Lanczos starts from a sum of embedding columns, which have variance 1, plus random numbers in [-1/2, 1/2) times this
+# number: enough to reach every direction, and little beside the embedding.
 _START_NOISE = 0.1
 Stream = tuple[int, int, float]
-"""What determines the weights of a draw: the key (seed, index) of its random numbers, and the root of its scale."""
+"""What determines the weights of a draw: the seed and index of its random numbers, and the square root of its scale.
 
+The weights are the mean plus this root times a random deviation.
+"""
 
 LaneResult = tuple[Eigenpairs | None, list[str]]
-"""Result of one draw: eigenpairs and an empty list, or None and the reasons why the eigenpairs were rejected."""
+"""Result of one draw: the eigenpairs and an empty list, or None and the reasons why the eigenpairs were rejected."""
 
 
 @dataclass(eq=False)
@@ -52,12 +58,13 @@ class LaneSolver:
     Attributes
     ----------
     structure : Structure
-        The symbolic factorization of the neighbor graph.
+        The symbolic factorization for the kNN graph of the posterior.
     pin : int
-        Position, in the order of elimination, at which 1 is added to the diagonal of I - W; -1 for the published
-        variant.
+        Position, in the order of elimination, at which 1 is added to the diagonal of I - W to make it nonsingular. It
+        is -1 for the published variant of GLLE, whose I - W is nonsingular.
     wanted : int
-        Number of eigenpairs of a draw, without the first eigenpair, which the published variant skips.
+        How many eigenpairs `solve` returns for a draw. The published variant computes one more, the first, and skips
+        it.
     start : (n,) float64
         The vector from which Lanczos starts, in the order of elimination.
 
@@ -71,15 +78,16 @@ class LaneSolver:
 
     @classmethod
     def prepare(cls, structure: Structure, pins: NDArray[np.int32], embedding: NDArray[np.float64]) -> LaneSolver:
-        """Return the solver for a neighbor graph; `pins` has one point, or none for the published variant.
+        """Return the solver for the kNN graph of `structure`.
 
-        At this point, 1 is added to the diagonal of I - W, which makes it nonsingular.
+        `pins` has one point, at which 1 is added to the diagonal of I - W, which makes I - W nonsingular; it is empty
+        for the published variant of GLLE, whose I - W is nonsingular.
 
         Draws resemble the reference `embedding` (n, p), which has (1/n) Y^T Y = I. Lanczos therefore starts from the
-        sum of the embedding's columns. Small random numbers add all other directions; without them, a draw at scale 0
-        would have no direction left after p steps.
+        sum of the embedding's columns. Small random numbers add all other directions: a draw at scale 0 is the
+        embedding itself, so that Lanczos would have no direction left after p steps.
         """
-        # The order in which numpy adds numbers depends on the memory layout, so that the layout must be fixed.
+        # numpy's order of additions depends on the memory layout, and the bits of a sum on that order.
         start = np.ascontiguousarray(embedding).sum(axis=1) + _START_NOISE * start_vector(len(embedding))
         pin = int(structure.position[pins[0]]) if len(pins) else -1
         return cls(structure, pin, embedding.shape[1], start[structure.order])
@@ -93,8 +101,9 @@ class LaneSolver:
         """Draw the weights of at most `LANES` draws, and return the eigenpairs of each draw, or why they were rejected.
 
         `mean` (n, k) and `factor` (n, k, k) are the mean and covariance factor of the weights. The bits of a draw do
-        not depend on the other draws. If the eigenpairs of a draw are inaccurate and its left null vector y nearly
-        vanishes at the pin, the draw is solved once more with the pin at the largest |y|.
+        not depend on the other draws. The pin is the point at which 1 is added to the diagonal of I - W. If the
+        eigenpairs of a draw are inaccurate, and the left null vector y of its I - W nearly vanishes at the pin, the
+        draw is solved once more with the pin where |y| is largest.
         """
         try:
             room = self._idle.pop()
@@ -154,15 +163,15 @@ class LaneSolver:
         return {**vars(self), "_idle": []}
 
     def warm(self, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
-        """Compile all code of the solver, by computing one draw; parameters are as for `solve`."""
+        """Compile all code of the solver by computing one draw; `mean` and `factor` are the parameters of `solve`."""
         self.solve([(0, 0, 1.0)], mean, factor)
         room = self._idle[0]
         null_left(room, np.zeros(LANES, np.int32))
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
-        """Return the eigenpairs of the draw number `lane` of a batch, and why they are inaccurate, or None.
+        """Return the eigenpairs of draw number `lane` of a batch, and why they are rejected; None if they are accurate.
 
-        `vectors` (n, m) are the eigenvectors, in the order of the points.
+        `vectors` (n, m) are the eigenvectors of this draw, with rows in the order of the points.
         """
         steps, pin, deviation = int(room.steps[lane]), float(room.strength[lane]), float(room.deviation[lane])
         first = 0 if self.pin >= 0 else 1
@@ -181,10 +190,11 @@ class LaneSolver:
         return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps, ACCEPTED_DEVIATION)
 
     def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> list[int]:
-        """Move the pin of a draw to the largest entry of its left null vector y if y is small at the pin.
+        """Move the pin of each draw in `lanes` whose left null vector y is small at its pin, to where |y| is largest.
 
-        `pins` are changed in place, only for the draws with the numbers `lanes`. Returns the numbers of the draws whose
-        pin was moved, which have to be solved again.
+        The pin of a draw is the position at which 1 is added to the diagonal of its I - W; `pins` has one for each
+        draw of the batch, and is changed in place. Returns the numbers of the draws whose pin was moved, which have to
+        be solved again.
         """
         if not lanes:
             return []
@@ -203,8 +213,8 @@ class LaneSolver:
 def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
     r"""Write how inaccurate the eigenpairs of each draw are into `room.deviation`.
 
-    This is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the eigenpairs :math:`(\lambda, v)` of :math:`B^T B`.
-    `neighbors` (n, k) are in the order of elimination.
+    The number is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the eigenpairs :math:`(\lambda, v)` of
+    :math:`B^T B`, where B = I - W. `neighbors` (n, k) is the kNN graph of W, renumbered in the order of elimination.
     """
     tag, vectors, result = room.tag, room.vectors, room.deviation
     lanes, (n, k) = len(tag), neighbors.shape
@@ -228,7 +238,11 @@ def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
 
 @compiled
 def null_left(room: Workspace, pins: NDArray[np.int32]) -> None:
-    """Write a multiple of the left null vector y of each draw's B into `room.work[0]`, in the order of elimination."""
+    """Write a multiple of the left null vector y of I - W into `room.work[0]`, for each draw of a batch.
+
+    `pins` has the position i at which 1 was added to the diagonal of each draw's I - W. Positions, and the entries of
+    y, are in the order of elimination.
+    """
     tree = addresses(room.words)
     solve_units(room.tag, tree, address(room.upper), pins, room.work[0])
     solve_lower_transposed(room.tag, tree, address(room.lower), address(room.work[0]))

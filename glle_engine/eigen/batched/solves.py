@@ -5,7 +5,7 @@ one solve up. Both solves read the same factor, so that one walk through the tre
 is entered and again when it is left. If everything below it fits in a cache, the second read is from the cache. The way
 down and the way up need separate vectors, because the way up changes rows that the rest of the way down still reads.
 
-Vectors are flat (n, lanes), in the order of elimination.
+Vectors have one number for each point and draw, flat (n, lanes), with points in the order of elimination.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 def _enter_lower(
     tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, f: Address, z: Address, x: Address
 ) -> None:
-    """Compute z = L^-T f in the rows of one supernode (a range of columns), given z below them; write it to x, too."""
+    """Compute z = L^-T f in the rows of one supernode (a range of columns), when z below them is known.
+
+    The result is written to z and to x, for as many draws as `tag` is long.
+    """
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -41,7 +44,10 @@ def _enter_lower(
 def _enter_upper(
     tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, f: Address, w: Address, x: Address
 ) -> None:
-    """Compute w = U^-1 f in the rows of one supernode (a range of columns), given w below them; write it to x, too."""
+    """Compute w = U^-1 f in the rows of one supernode (a range of columns), when w below them is known.
+
+    The result is written to w and to x, for as many draws as `tag` is long.
+    """
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -51,7 +57,7 @@ def _enter_upper(
 
 @compiled
 def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, x: Address) -> None:
-    """Do the part of x = L^-1 x that belongs to one supernode (a range of columns); x is changed in place."""
+    """Do one step of x = L^-1 x in place: eliminate a range of columns, a supernode; `tag` is as long as the batch."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -61,7 +67,7 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
 
 @compiled
 def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, x: Address) -> None:
-    """Do the part of x = U^-T x that belongs to one supernode (a range of columns); x is changed in place."""
+    """Do one step of x = U^-T x in place: eliminate a range of columns, a supernode; `tag` is as long as the batch."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -71,7 +77,7 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
 
 @compiled
 def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
-    """Write z = L^-T t and x = L^-1 z, and return z^T z, for each draw of a batch."""
+    """Write z = L^-T t and x = L^-1 z, and return z^T z, for each draw of a batch; the length of `tag` counts draws."""
     square = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -89,7 +95,10 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Write w = U^-1 (factor * s) and x = U^-T w, and return the sum of w's entries, for each draw of a batch."""
+    """Write w = U^-1 (factor * s) and x = U^-T w, and return the sum of the entries of w, for each draw of a batch.
+
+    `factor` is one number for each draw. The length of `tag` is the number of draws.
+    """
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -106,14 +115,14 @@ def upper_gram(
 
 @compiled
 def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Overwrite x with U^-T x, for each draw of a batch."""
+    """Overwrite x with U^-T x, for each draw of a batch; the length of `tag` is the number of draws."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
 
 
 @compiled
 def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address, y: Address) -> None:
-    """Overwrite x with U^-T x and y with U^-T y, for each draw of a batch, reading U once."""
+    """Overwrite x with U^-T x and y with U^-T y, for as many draws as `tag` is long; U is read only once."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
         _leave_upper(tag, tree, node, upper, y)
@@ -125,8 +134,8 @@ def solve_units(
 ) -> None:
     """Write U^-T e_i into x for each draw of a batch, where `pins` has the position i of each draw.
 
-    Only the supernodes (ranges of columns) of the pins and their ancestors in the elimination tree are visited, because
-    x is 0 elsewhere.
+    Only the supernodes (ranges of columns) that contain a position i, and the ancestors of these supernodes in the
+    elimination tree, are visited, because x is 0 elsewhere. The length of `tag` is the number of draws.
     """
     lanes = len(tag)
     x[:] = 0.0
@@ -150,7 +159,7 @@ def solve_units(
 
 @compiled
 def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address, z: Address) -> None:
-    """Overwrite z with L^-T z, for each draw of a batch."""
+    """Overwrite z with L^-T z, for each draw of a batch; the length of `tag` is the number of draws."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:
@@ -159,14 +168,14 @@ def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address
 
 @compiled
 def solve_lower(tag: tuple[int, ...], tree: Addresses, lower: Address, x: Address) -> None:
-    """Overwrite x with L^-1 x, for each draw of a batch."""
+    """Overwrite x with L^-1 x, for each draw of a batch; the length of `tag` is the number of draws."""
     for node in range(tree.nodes):
         _leave_lower(tag, tree, node, lower, x)
 
 
 @compiled
 def solve_upper(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Overwrite x with U^-1 x, for each draw of a batch."""
+    """Overwrite x with U^-1 x, for each draw of a batch; the length of `tag` is the number of draws."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:

@@ -38,12 +38,16 @@ from glle_engine.linalg.compiled import compiled, instruction
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Expected memory for contribution blocks over the size of the blocks; 1.2 to 1.45 for Gaussian data.
+# Gaps between the contribution blocks make their memory larger than their total size: 1.2 to 1.45 times for Gaussian
+# data, so that predictions use this factor.
 BLOCK_MEMORY_FACTOR = 1.5
 
 
 class Addresses(NamedTuple):
-    """Memory addresses of the arrays of a `Structure`, for kernels; each address has the name of its array."""
+    """Memory addresses of the arrays of a `Structure`, for kernels; each address is named like its array.
+
+    `nodes` and `fronts` are the numbers of supernodes and of fronts.
+    """
 
     nodes: int
     first: Any
@@ -70,8 +74,8 @@ class Addresses(NamedTuple):
 def packed_addresses(structure: Structure) -> NDArray[np.int64]:
     """Return the memory addresses of the structure's arrays as an array of integers, for kernels.
 
-    In a kernel, `addresses` turns the integers into `Addresses`. They are valid as long as the structure exists. A
-    kernel that took the arrays themselves would take seconds longer to compile.
+    In a kernel, `addresses` turns the integers into `Addresses`. The addresses are valid as long as the structure
+    exists. Kernels get addresses because each would take seconds longer to compile with the arrays as arguments.
     """
     counts = {"nodes": len(structure.first) - 1, "fronts": len(structure.front) - 1}
     fields = Addresses._fields
@@ -80,7 +84,7 @@ def packed_addresses(structure: Structure) -> NDArray[np.int64]:
 
 @instruction
 def addresses(typing: Any, packed: Any) -> Any:
-    """In a kernel, return the `Addresses` from the array of integers that `packed_addresses` made."""
+    """In a kernel, turn the array of integers from `packed_addresses` into an `Addresses`, and return it."""
     kinds = [
         types.intp
         if field in {"nodes", "fronts"}
@@ -102,10 +106,10 @@ def addresses(typing: Any, packed: Any) -> Any:
 
 
 def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
-    """Return the index at which each part of a factor (L or U) begins in memory, and the total size of the factor.
+    """Return the index at which each supernode's entries of a factor (L or U) begin, and the total size of the factor.
 
-    Part s belongs to supernode s and has the size sizes[s]. The parts are stored one after another, in the order in
-    which `entered` lists the supernodes.
+    A supernode s, a range of columns, has sizes[s] entries. The supernodes are stored one after another, in the order
+    in which `entered` lists them.
     """
     start = np.empty(len(sizes), np.int64)
     ends = np.cumsum(sizes[entered])
@@ -117,7 +121,8 @@ def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[N
 def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return a depth-first walk (2 S,) of the tree of S supernodes.
 
-    The walk has s when supernode s is entered, before its children, and ``~s`` when it is left, after its children.
+    The walk contains s where supernode s is entered, before its children, and ``~s`` where s is left, after its
+    children. `parent`, `child` and `sibling` have the parent, first child and next sibling of each supernode, or -1.
     """
     nodes = len(parent)
     visits = np.empty(2 * nodes, np.int32)
@@ -154,8 +159,8 @@ def heirs(
 
     A front is the dense matrix in which a range of columns is eliminated; its contribution block is what the
     elimination leaves for the parent's front. A child can be the heir if it has as many rows below its columns as the
-    front has columns and rows. `width` and `below` are the numbers of columns and of rows below, for each front;
-    `child` and `sibling` are the tree of the fronts.
+    front has columns and rows in all. Each front has `width` columns and `below` rows below them. `child` and `sibling`
+    have its first child and its next sibling in the tree of fronts; -1 for none.
     """
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
@@ -177,15 +182,16 @@ def plan_blocks(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Assign scratch memory to the contribution block of each front, so that blocks reuse memory one after another.
 
-    A contribution block is what the elimination of a front's columns leaves for the front of its parent. Returns the
-    start and the row stride of each block, and the size of the memory. The block of a front with an heir
-    lies inside the heir's block. Other blocks lie at the lowest address that is free while the blocks of the front's
-    children are in use. The parameters are as for `heirs`.
+    A contribution block is what the elimination of a front's columns leaves for the parent front. Returns the start
+    index and the row stride of each block, and the size of the memory. Some fronts overwrite the block of one child,
+    their heir (-1 for none), so that their own block lies inside that block. Other blocks lie at the lowest address
+    that is free while the blocks of the front's children are in use. `heir` is the result of `heirs`, and the other
+    parameters are the same as for `heirs`.
     """
     nodes = len(below)
     block_start, stride = np.zeros(nodes, np.int64), below.copy()
-    begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # room in the buffer where each block lies
-    live = np.empty(nodes + 1, np.int64)  # nodes of the blocks in use, ascending by address
+    begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # the memory that is reserved for each block
+    live = np.empty(nodes + 1, np.int64)  # the fronts whose blocks are in use, ascending by address
     count, highest = 0, 0
     for node in range(nodes):
         heir_of_node = heir[node]
@@ -205,7 +211,7 @@ def plan_blocks(
                     live[i] = live[i - 1]
                 live[slot] = node
                 count += 1
-        # The children's blocks are no longer needed once they have been added to this one.
+        # The blocks of the children are no longer needed once they have been added to this front's block.
         kept = 0
         for i in range(count):
             one = live[i]
@@ -227,13 +233,14 @@ def plan_blocks(
 def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDArray[np.int32]) -> int:
     """Return the largest total size of the contribution blocks that are in use at the same time.
 
-    The memory that `plan_blocks` assigns is larger, by the gaps between the blocks, but takes longer to compute.
-    `parent` is the parent of each front; `width` and `below` are as for `heirs`.
+    A contribution block is what the elimination of a front's columns leaves for the parent front. Each front has
+    `width` columns, `below` rows below them, and a `parent` (-1 for none). `plan_blocks` assigns more memory, because
+    there are gaps between the blocks; this lower bound is computed faster.
     """
     nodes = len(width)
     room = below * below
     heir = np.full(nodes, -1, np.int64)
-    freed = np.zeros(nodes, np.int64)  # room that the children's blocks take
+    freed = np.zeros(nodes, np.int64)  # total size of the blocks of each front's children
     total, peak = 0, 0
     for node in range(nodes):
         heir_of_node = heir[node]
@@ -256,7 +263,7 @@ def entry_positions(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
     """Return where the factorization puts each weight: `entry_start`, `entry_source` and `entry_target` of `Structure`.
 
-    The parameters are the arrays of `Structure` with these names.
+    `neighbors`, `first`, `row_start` and `rows` are the arrays of a `Structure` with these names.
     """
     n, k = neighbors.shape
     nodes = len(first) - 1
@@ -296,10 +303,10 @@ def entry_positions(
 
 @compiled
 def _part(owner: NDArray[np.int32], i: int, j: int) -> int:
-    """Return the part of a supernode to which entry (i, j) of the matrix belongs, as a number.
+    """Return the number of the part of the factors in which entry (i, j) of the matrix lies.
 
-    It is 3 s for the diagonal block of supernode s, 3 s + 1 for its rows of L, and 3 s + 2 for its rows of U^T.
-    owner[i] is the supernode of column i.
+    Supernode s, a range of columns, has three parts: 3 s is its diagonal block, 3 s + 1 its rows of L below, and
+    3 s + 2 its rows of U^T below. owner[i] is the supernode of column i.
     """
     if owner[i] == owner[j]:
         return 3 * int(owner[i])
@@ -310,8 +317,9 @@ class Structure(NamedTuple):
     """Plan of all LU factorizations for one neighbor graph of n points with k neighbors: the symbolic factorization.
 
     Columns and rows are in the order of elimination: *position* j of the matrix is point ``order[j]``. The columns are
-    divided into F fronts, which are dense matrices, and each front into supernodes of at most 8 columns, S in all. The
-    columns of a supernode have the same rows below them. The rows of a front are the rows below its last supernode.
+    divided into F ranges, each of which is eliminated in a dense matrix, its *front*. Each range is divided into
+    *supernodes* of at most 8 columns, S in all. The columns of a supernode have the same rows below them. The rows of a
+    front are the rows below its last supernode.
 
     Attributes
     ----------
@@ -320,42 +328,43 @@ class Structure(NamedTuple):
     neighbors : (n, k) int32
         Positions of the neighbors of the point at each position.
     first : (S + 1,) int32
-        The first column of each supernode.
+        The first column of each supernode, followed by n.
     row_start : (S + 1,) int64
-        The start of a supernode's rows in `rows`.
+        The rows below supernode s are rows[row_start[s]:row_start[s + 1]].
     rows : (R,) int32
         Positions of the rows below each supernode, ascending.
     parent : (S,) int32
-        The parent of each supernode; -1 for none.
+        The parent of each supernode in the tree of supernodes; -1 for none.
     front : (F + 1,) int32
-        The first supernode of each front.
+        The number of the first supernode of each front, followed by S.
     place_start : (F + 1,) int64
-        The start of a front's rows in `place`.
+        The rows of front f have the entries place_start[f] to place_start[f + 1] - 1 of `place`.
     place : int32
-        The position of each of these rows in the front of the parent.
+        The index of each of these rows in the parent front, which lists its columns first, and then its rows.
     child, sibling : (F,) int32
-        The first child of each front and the next child of its parent; -1 for none.
+        The first child of each front, and the next child of the front's parent; -1 for none.
     visits : (2 S,) int32
-        The walk through the tree that every pair of solves takes: a supernode when it is entered from above, and ``~``
-        of the supernode when it is left, after everything below it is done.
+        The walk through the tree that every pair of solves takes. It contains s where supernode s is entered from
+        above, and ``~s`` where s is left, after everything below it is done.
     lower_start, upper_start : (S,) int64
-        The index at which a supernode's part of L and U starts. Parts are stored in the order in which `visits` enters
-        the supernodes.
+        The index at which the entries of each supernode start in L and in U. Supernodes are stored in the order in
+        which `visits` enters them.
     lower_size, upper_size : int
-        The length of L and U.
+        The number of stored entries of L and of U.
     heir : (F,) int32
-        The child whose contribution block is the front; -1 for none.
+        The child front whose contribution block this front overwrites in place; -1 for none. A contribution block is
+        what the elimination of a front's columns leaves for the parent front.
     block_start, block_stride : (F,) int64
         The start and the row stride of each front's contribution block in a scratch area that blocks use in turn.
     block_size : int
         The length of this scratch area.
     entry_start : (3 S + 1,) int64
-        The start of a supernode's matrix entries in `entry_source` and `entry_target`: first the entries of its
-        diagonal block, then of L, then of U^T.
+        Where the matrix entries of supernode s begin in `entry_source` and `entry_target`: entry_start[3 s] for its
+        diagonal block, entry_start[3 s + 1] for L, and entry_start[3 s + 2] for U^T.
     entry_source : (nk,) int32
-        The weight of each entry, as position * k + j.
+        Which weight becomes this entry: neighbor j of the point at position i has the number i * k + j.
     entry_target : (nk,) int32
-        The place of each entry in the diagonal block, in L or in U^T, row by row.
+        The index of this entry in the supernode's diagonal block, L or U^T, which are stored row by row.
 
     """
 
@@ -388,10 +397,12 @@ class Structure(NamedTuple):
 def front_sizes(
     neighbors: NDArray[np.int32], order: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Count the columns (F,) and the rows below (F,) of each front, and estimate `block_size`, to predict costs.
+    """Count the columns (F,) of each front and the rows (F,) below them, and estimate the memory for scratch blocks.
 
-    `analyze` computes the same fronts with their rows. Here, rows are only counted, so that time and memory depend on
-    the kNN graph (n, k) only, however dense the factors are.
+    A front is the dense matrix in which a range of columns is eliminated. The counts predict the costs of a draw;
+    `analyze` computes the same fronts with their rows. Here, rows are only counted, so that time and memory depend only
+    on the kNN graph (n, k) and the elimination `order`, however dense the factors are. The estimate is the `block_size`
+    of `Structure`.
     """
     n = len(order)
     post = postorder(elimination_tree(*symmetric(_permute(neighbors, order))))
@@ -413,8 +424,8 @@ def analyze(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
     ----------
     neighbors : (n, k) int32
     order : (n,) int32
-        A fill-reducing order: position j is point ``order[j]``. The result has another order with the same fill, a
-        postorder of the elimination tree.
+        A fill-reducing order of elimination: position j is point ``order[j]``. The order of the result differs, but has
+        the same fill: it is a postorder of the elimination tree.
 
     """
     n = len(order)
