@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
-_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # a processor with these has all of x86-64-v3
+_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # a processor with these runs code for x86-64-v3
 _IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-_DIGEST_DIGITS = 16  # a digest is cut to this many hexadecimal digits
+_DIGEST_DIGITS = 16  # names of folders have this many hexadecimal digits of a digest: 64 bits, so that none collide
 _MAX_UNUSED_DAYS = 30  # compiled code that was not used for this many days is deleted
 
 if numba.config.DISABLE_JIT:
@@ -53,7 +53,11 @@ if numba.config.DISABLE_JIT:
 
 
 def _select_processor() -> None:
-    """Compile for all processors with AVX2, or for all of aarch64, unless the user or the processor needs otherwise."""
+    """Set numba to compile for every processor with AVX2, or for every aarch64 processor on Linux.
+
+    Nothing is set if the user has set NUMBA_CPU_NAME or NUMBA_CPU_FEATURES, or on other processors, for which numba
+    compiles as usual, for this processor alone.
+    """
     if numba.config.CPU_NAME is None and numba.config.CPU_FEATURES is None:
         features = binding.get_host_cpu_features()
         if all(features.get(name, False) for name in _AVX2):
@@ -77,8 +81,8 @@ def _source(path: Path) -> tuple[str, frozenset[Path]]:
 def _state(path: Path) -> str:
     """Return a digest of a source file and of all engine files that it imports, directly or indirectly.
 
-    It names the folder of the file's compiled code, so that a function is compiled again if any of these files changes.
-    numba alone would look only at the function's own file.
+    The folder for the file's compiled code is named by this digest, so that functions are compiled again if any of
+    these files changes. numba alone would look only at the file of the function itself.
     """
     needed, waiting = {path}, [path]
     while waiting:
@@ -93,7 +97,10 @@ def _state(path: Path) -> str:
 
 @functools.cache
 def _folder(path: Path) -> str:
-    """Return the name of the folder for the compiled code of a source file, and set the folder's time of last use."""
+    """Return the name of the folder for the compiled code of a source file.
+
+    If the folder exists in the cache, its modification time is set to now, which keeps it from being deleted.
+    """
     name = f"{'.'.join(path.relative_to(_ENGINE).with_suffix('').parts)}-{_state(path)}"
     with contextlib.suppress(OSError):
         os.utime(_CACHE / name)
@@ -122,11 +129,11 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(_CACHE / self.folder)
 
     def get_source_stamp(self) -> str:
-        """Return what numba compares to see whether cached code is current: the name of the folder, with its digest."""
+        """Return what numba compares to see whether cached code is current: the folder's name, with a source digest."""
         return self.folder
 
     def get_disambiguator(self) -> str:
-        """Return what distinguishes functions of the same name in a file: the line where the function begins."""
+        """Return the line where the function begins, which tells functions of the same name in a file apart."""
         return str(self._line)
 
 
@@ -135,9 +142,10 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Cache of one function's compiled code, for numba.
+    """Cache of the compiled code of one function, as numba expects it.
 
-    The code comes with the package, or one process of this machine compiles it for all processes.
+    The code is read from the installed package or from a folder of this machine. If neither has it, one process
+    compiles the function and saves the code for all processes.
     """
 
     _impl_class = _Implementation
@@ -180,7 +188,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return None
 
     def _lock(self, *, wait: bool) -> None:
-        """Wait for the lock of this function, so that only one process compiles it; or release the lock (`wait=False`).
+        """Take this function's lock, waiting for it, so that only one process compiles; or release it (`wait=False`).
 
         Compiling a function also compiles the functions that it calls. Calls are never circular, so no two processes
         wait for each other forever. The lock also ensures that the index of a function's signatures, which numba
@@ -193,7 +201,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 @functools.cache
 def _locks() -> IO[bytes]:
-    """Open the file whose bytes serve as locks, one for each function; delete compiled code not used for 30 days."""
+    """Return the open file whose bytes serve as locks, one for each function.
+
+    This runs once in a process, and also deletes compiled code in the cache that was not used for 30 days.
+    """
     _CACHE.mkdir(parents=True, exist_ok=True)
     for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGEST_DIGITS):
         if folder.stat().st_mtime < time.time() - _MAX_UNUSED_DAYS * 86400:
@@ -210,17 +221,23 @@ def _announce() -> None:
 
 
 def instruction(code: Callable[..., Any]) -> Any:
-    """Decorate a function that emits LLVM instructions, so that compiled code can call it (numba's `intrinsic`)."""
+    """Decorate a function that returns a type signature and an emitter of LLVM instructions (numba's `intrinsic`).
+
+    Compiled code can then call the function, and the emitted instructions take the place of the call.
+    """
     return intrinsic(code)
 
 
 def operation(symbol: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that defines an operator, such as `operator.add`, in compiled code (numba's `overload`)."""
+    """Return a decorator that defines an operator, such as `operator.add`, for types of compiled code (`overload`).
+
+    The decorated function returns, for the types of the operands, the function that does the operation.
+    """
     return cast("Callable[[Callable[..., Any]], Any]", overload(symbol, strict=False))
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function, so that numba compiles it at its first call, without fast-math, and it releases the GIL."""
+    """Decorate a function: numba compiles it at the first call, without fast-math, and its calls release the GIL."""
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba has no public way to set another cache
@@ -228,7 +245,10 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _call_template(call_template: Callable[..., Any], args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-    """Treat literals and short integers as int64 in calls within compiled code, so that fewer variants are compiled."""
+    """Select the variant of a compiled function for a call by compiled code; literals and short integers are int64.
+
+    Without this, numba would compile one more variant for each literal and each width of integers.
+    """
     return call_template(tuple(_wide_type(arg) for arg in args), kws)
 
 

@@ -15,7 +15,7 @@ from glle_engine.linalg import dense_kernels as kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DECIMAL_DIGITS = 40  # intermediate decimal results have this many digits; a double has 17
+_DECIMAL_DIGITS = 40  # digits of intermediate results; a double has 17, and the others keep the rounding correct
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -71,12 +71,12 @@ def dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def norm(a: NDArray[np.float64]) -> float:
-    """Return the root of the sum of squares of all entries, summed in numpy's order and not by BLAS."""
+    """Return the Euclidean norm of all entries of an array, summed in numpy's order and not by BLAS."""
     return float(np.sqrt(dot(a, a)))
 
 
 def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return L^-T (m, k, k), upper triangular, of each positive definite P = L L^T, so that P^-1 = L^-T L^-1.
+    """Return L^-T (m, k, k), upper triangular, of each positive definite P = L L^T in `precision` (m, k, k).
 
     Raises
     ------
@@ -86,7 +86,7 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     out = np.empty(precision.shape)
     kernels.inverse_factors(kernels.TAG, readable(precision), out)
-    if not np.isfinite(out[:, -1, -1]).all():  # if a pivot is not positive, the last entry becomes NaN
+    if not np.isfinite(out[:, -1, -1]).all():  # a pivot that is not positive makes the last entry NaN or infinite
         raise np.linalg.LinAlgError("A matrix is not positive definite.")
     return out
 
@@ -101,13 +101,13 @@ def affine_solution(
     factor : (m, k, k) float64
         L^-T of each P, from `inverse_factor`.
     kept : (m, k) bool, optional
-        Which entries of w have to sum to one; by default all. An entry of w that is not kept is exactly 0 if P has only
-        zeros between it and the kept entries.
+        Which entries of w have to sum to one; by default all. An entry i of w that is not kept is exactly 0 if P_ij is
+        0 for all kept entries j.
 
     Returns
     -------
     weights : (m, k) float64
-        P^-1 1 / (1^T P^-1 1), whose sum is 1 up to rounding.
+        P^-1 1 / (1^T P^-1 1), where 1 is the vector that is 1 for kept entries and 0 for others.
     minimum : (m,) float64
         w^T P w = 1 / (1^T P^-1 1).
 
@@ -141,7 +141,14 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the eigenvalues (m, k), ascending, of symmetric matrices (m, k, k); details and errors as for `eigh`."""
+    """Return the eigenvalues (m, k), ascending, of symmetric matrices (m, k, k), as `eigh` does, without vectors.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not finite, or its eigenvalues do not converge.
+
+    """
     values = np.empty(matrices.shape[:2])
     if kernels.eigensystems(readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
@@ -164,7 +171,7 @@ def svd(
     batch = matrices if matrices.ndim == 3 else matrices[None]
     m, a, b = batch.shape
     tall = a >= b
-    # A writable copy, like the matrices of `procrustes._decompose`, so that one compilation serves both.
+    # A writable array, as in `procrustes._decompose`: numba compiles the kernel again for read-only arrays.
     batch = np.array(batch if tall else batch.transpose(0, 2, 1), np.float64, order="C")
     rank = min(a, b)
     left, values, right = np.empty(batch.shape), np.empty((m, rank)), np.empty((m, rank, rank))
@@ -208,9 +215,9 @@ def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def readable(array: NDArray[Any], dtype: type[np.generic] = np.float64) -> NDArray[Any]:
-    """Return the array as a contiguous read-only view of the `dtype`.
+    """Return a contiguous read-only view of an array, or of a copy that is converted to `dtype`.
 
-    Compiled functions then see the same array type from all callers, and are compiled once.
+    With this view as argument, compiled functions see the same array type from all callers, and are compiled once.
     """
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from glle_engine.linalg.vectors import Address
 
-TAG = (0, 0, 0, 0)  # its length is the number of doubles in a vector, the same on every processor
-_CACHED_ROWS = 256  # this many rows of both factors stay in the L1 cache
+TAG = (0, 0, 0, 0)  # its length, 4, is the number of doubles in a SIMD vector, the same on every processor
+_CACHED_ROWS = 256  # products are added up in blocks of this many rows of both factors, which stay in the L1 cache
 _MAX_JACOBI_SWEEPS = 60  # the iteration ends after at most this many sweeps over all pairs of columns
 _EPSILON = float(np.finfo(np.float64).eps)
-_NEGLIGIBLE_SQUARE = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
-_QL_SWEEPS = 50
+_NEGLIGIBLE_SQUARE = 1e-280  # smaller squares, near the underflow at 1e-308, lose digits; matrices have entries up to 1
+_QL_SWEEPS = 50  # if an eigenvalue needs more QL sweeps, the matrix counts as not converging; usually two are enough
 
 
 @compiled
@@ -88,7 +88,8 @@ def products(
 def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Write the Gram matrix A A^T of each matrix A in `rows` (m, k, d) to `out` (m, k, k).
 
-    It has the same bits as the product by `products`, but takes less time.
+    The result has the same bits as from `products`, but takes less time. The length of `tag` is the width of the SIMD
+    vectors.
     """
     lanes = len(tag)
     m, k, d = rows.shape
@@ -114,10 +115,10 @@ def grams_about(
     neighbors: NDArray[np.int32],
     out: NDArray[np.float64],
 ) -> None:
-    """Write the Gram matrix of the differences between each point and its neighbors to `out` (m, k, k).
+    """Write the Gram matrix (k, k) of the differences between each point and its k neighbors to `out` (m, k, k).
 
-    `neighbors` (m, k) of the points (m, d) are rows of `data`. The result has the same bits as `grams` of the
-    differences.
+    The `neighbors` (m, k) of the `points` (m, d) are row numbers of `data`. The result has the same bits as `grams` of
+    the differences. The length of `tag` is the width of the SIMD vectors.
     """
     lanes = len(tag)
     m, k = neighbors.shape
@@ -244,9 +245,9 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
 
 @compiled
 def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> None:
-    """Write the indices that sort a few values to `order`, ascending and stable, by insertion sort.
+    """Write the indices that sort `values` ascending, as by a stable argsort, to `order`; by insertion sort.
 
-    numpy's sort would take seconds to compile.
+    numpy's sort would take seconds to compile, and there are only a few values.
     """
     for i in range(len(values)):
         position = i
@@ -267,8 +268,8 @@ def _tridiagonalize(
 ) -> None:
     """Reduce the symmetric matrix A in `work` to tridiagonal form, A = Q T Q^T, by Householder reflections.
 
-    The entries of T go to `diagonal` and `off`, and Q to `basis` unless it has no rows. The reflections overwrite
-    `work`; `mirror` and `product` are scratch.
+    The entries of T are written to `diagonal` and `off`, and Q to `basis` unless `basis` has no rows. `work` is
+    overwritten, and `mirror` and `product` are scratch memory.
     """
     k = len(work)
     for j in range(k - 2):
@@ -336,9 +337,10 @@ def singular_systems(
 ) -> int:
     """Decompose matrices `tall` (m, a, b), a >= b, as U diag(s) V^T; return the index of the first that failed, or -1.
 
-    U is written to `left` (m, a, b), s, descending, to `values` (m, b), and V to `right` (m, b, b). The method is
-    one-sided Jacobi rotations (Hestenes 1958). If a singular value is only a rounding error, its column of U is chosen
-    so that the columns are orthonormal. A matrix fails if it is not finite, or if the rotations do not converge.
+    U is written to `left` (m, a, b), s (descending) to `values` (m, b), and V to `right` (m, b, b). The method is
+    one-sided Jacobi rotations (Hestenes 1958). For a singular value that is only a rounding error, any unit vector
+    orthogonal to the other columns becomes the column of U. A matrix fails if it is not finite, or if the rotations do
+    not converge.
     """
     m, a, b = tall.shape
     column, basis = np.empty((b, a)), np.empty((b, b))
@@ -381,10 +383,10 @@ def singular_systems(
 
 @compiled
 def _orthogonalize(column: NDArray[np.float64], basis: NDArray[np.float64]) -> bool:
-    """Rotate pairs of columns of a matrix in place until all columns are orthogonal; return whether this converged.
+    """Rotate pairs of columns of a matrix (a, b) in place until all columns are orthogonal; return whether this worked.
 
-    Both arrays are transposed: the rows of `column` (b, a) are the columns of the matrix, and the rows of `basis`
-    (b, b) are the columns of V, which are rotated alike.
+    The same rotations are applied to the columns of a matrix V (b, b). Both matrices are stored transposed: the rows of
+    `column` (b, a) are the columns of the first, and the rows of `basis` (b, b) are the columns of V.
     """
     b, a = column.shape
     largest = 0.0
@@ -441,7 +443,7 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
         square = 0.0
         for i in range(a):
             square += left[i, j] * left[i, j]
-        if square * (a + 1) > 1.0:  # true for at least one axis: some unit vector keeps a squared length of 1 / a
+        if square * (a + 1) > 1.0:  # true for at least one axis, because one of the a axes keeps at least 1 / a
             norm = np.sqrt(square)
             for i in range(a):
                 left[i, j] /= norm
@@ -484,9 +486,9 @@ def hypotenuse(a: float, b: float) -> float:
 
 @compiled
 def diagonalize(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: NDArray[np.float64]) -> bool:
-    """Compute the eigenvalues of a symmetric tridiagonal matrix, and some rows of the matrix of its eigenvectors.
+    """Compute the eigenvalues of a symmetric tridiagonal matrix, and some entries of all its eigenvectors, in place.
 
-    The results overwrite the arguments. By the implicit QL method (Bowdler, Martin, Reinsch, Wilkinson 1968).
+    The method is implicit QL (Bowdler, Martin, Reinsch, Wilkinson 1968).
 
     Parameters
     ----------
@@ -495,8 +497,7 @@ def diagonalize(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
     off : (m,) float64
         off[i] is the entry (i, i + 1) of the matrix; the last entry is scratch. The array is overwritten.
     rows : (r, m) float64
-        r rows of the identity matrix; overwritten with the corresponding rows of the matrix whose columns are the
-        eigenvectors.
+        r rows of the identity matrix; overwritten with these rows of the matrix whose columns are the eigenvectors.
 
     Returns
     -------
@@ -511,7 +512,8 @@ def diagonalize(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
         norm = max(norm, abs(diagonal[i]) + abs(off[i]))
     for first in range(m):
         for sweep in range(_QL_SWEEPS + 1):
-            # In a matrix of low rank, a block of rounding errors may not converge relative to its own size.
+            # A block of rounding errors, as in a matrix of low rank, may never become small beside its own diagonal.
+            # Late sweeps therefore also accept entries that are small beside the norm of the whole matrix.
             floor = _EPSILON * norm if sweep > _QL_SWEEPS // 2 else 0.0
             last = first
             while last < m - 1:

@@ -22,21 +22,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_POINTS_WITHOUT_TREE = 60  # fewer points are compared with all rows, which is faster than building a tree
-_BLOCK_ENTRIES = 1 << 20
-_MAX_EXPONENT = 300  # exponent of 2 up to which fourth powers of differences are normal numbers
+_BLOCK_ENTRIES = 1 << 20  # distances are computed in blocks of this many: 8 MiB
+# Squares of differences between 2^-300 and 2^300 are far from the least and the largest double, 2^-1022 and 2^1024.
+_MAX_EXPONENT = 300
 
 
 def power_of_two(extent: float) -> float:
-    """Return the largest power of 2 that is at most a positive number; 1 for 0."""
+    """Return the largest power of 2 that is at most `extent`, but at least 2^-1020; 1 if `extent` is 0."""
     if not extent > 0:
         return 1.0
     return float(np.ldexp(1.0, max(int(np.frexp(extent)[1]) - 1, -1020)))
 
 
 def unit_of(X: NDArray[np.float64]) -> float:
-    """Return the power of 2 by which to divide X (n, d) so that squared differences neither overflow nor vanish.
+    """Return the power of 2 by which to divide X (n, d) so that squared differences neither overflow nor underflow.
 
-    It is 1 unless the data are extremely large or small.
+    The result is 1 unless numbers in X exceed 2^300, or all features vary by less than 2^-300.
     """
     extent = float(np.ptp(X, axis=0).max())
     largest = float(np.abs(X).max())
@@ -47,17 +48,17 @@ def unit_of(X: NDArray[np.float64]) -> float:
 def distances(
     points: NDArray[np.float64], data: NDArray[np.float64], candidates: NDArray[np.integer[Any]]
 ) -> NDArray[np.float64]:
-    """Return the distances (m, c) from points (m, d) to their `candidates` (m, c), which are rows of data (n, d)."""
+    """Return the distances (m, c) from each of `points` (m, d) to its `candidates` (m, c), row numbers of `data`."""
     out = np.empty(candidates.shape)
     kernels.distances(readable(points), readable(data), readable(candidates, np.int64), out)
     return out
 
 
 def ranks_of(distances: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return an integer for each distance, which grows with the distance and is equal for distances equal to 34 bits.
+    """Return an integer for each distance: the *rank* of the distance, which is the distance rounded to 34 bits.
 
-    Nearest neighbors are chosen by these integers and not by distances, so that rounding does not decide. Compiled code
-    uses the same ranks (`glle_engine.linalg.nearest.distance_kernels.rank_of`).
+    Ranks grow with the distances. Nearest neighbors are chosen by ranks and not by distances, so that rounding errors
+    do not decide. Compiled code computes the same ranks by `glle_engine.linalg.nearest.distance_kernels.rank_of`.
     """
     bits = np.ascontiguousarray(distances).view(np.int64)
     return np.asarray((bits + (1 << (kernels.DROPPED_BITS - 1))) >> kernels.DROPPED_BITS)
@@ -74,7 +75,7 @@ def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32
     near = np.sort(np.argpartition(ranks, k - 1, axis=1)[:, :k], axis=1)
     order = np.argsort(np.take_along_axis(ranks, near, axis=1), axis=1, kind="stable")
     smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
-    # If several entries tie for the k-th place, which of them numpy's partition keeps depends on the processor.
+    # If several entries tie for the k-th smallest, numpy's partition keeps some that depend on the processor.
     kth = np.take_along_axis(ranks, smallest[:, -1:], axis=1)
     for row in np.flatnonzero((ranks <= kth).sum(axis=1) > k):
         candidates = np.flatnonzero(ranks[row] <= kth[row])
@@ -88,17 +89,18 @@ def counts_nearer(
     excluded: NDArray[np.integer[Any]],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Count the rows of data (n, d) that are nearer to a point than a distance, for m points with k distances each.
+    """Count the rows of `data` (n, d) that are nearer to a point than a threshold, for m points with k thresholds each.
 
     Entry (i, c) of the result (m, k) counts the rows that are nearer to point i of `points` (m, d) than
-    thresholds[i, c], without row excluded[i]. Each row of the thresholds ascends. Matrix products, about the mean of
-    the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds do not decide, the distance
-    is computed.
+    thresholds[i, c], without row excluded[i]. The thresholds of a point ascend. Squared distances are first bounded by
+    :math:`|x|^2 + |y|^2 - 2 x^T y`, in matrix products about the mean of the data. Where the bounds do not decide, the
+    distance is computed.
     """
     mean = data.mean(axis=0)
     centered, others = points - mean, data - mean
     square_points, square_data = (np.einsum("ij,ij->i", rows, rows) for rows in (centered, others))
-    # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, with a margin.
+    # Rounding errors of |x|^2 + |y|^2 - 2 x^T y are at most (1.25 d + 8) epsilon (|x|^2 + |y|^2), in any order of the
+    # sums; this bound has a margin.
     error = 2 * (data.shape[1] + 8) * float(np.finfo(np.float64).eps)
     out = np.zeros(thresholds.shape, np.int64)
     products = (centered * -2) @ others.T
@@ -115,15 +117,15 @@ def nearest_rows(
     on_progress: OnProgress = silent,
     groups: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the indices and distances, two arrays (m, k), of the k rows of data (n, d) nearest to each point (m, d).
+    """Return the indices and distances, two arrays (m, k), of the k rows of `data` (n, d) nearest to each point (m, d).
 
     If distances agree to 34 bits, the smaller index comes first, so that rounding, which depends on the order and the
     unit of the features, does not decide.
 
-    For point i, row excluded[i] is left out; -1 leaves out none. With `groups` (n,), all rows of group excluded[i] are
-    left out, and at least k rows must be outside each group. Many points are searched in the leaves of a tree, which
-    leaves out only rows whose distance is proved to be greater. Few points are compared with all rows. `on_progress` is
-    called with (points done, m, "neighbors").
+    For point i, row excluded[i] is left out; -1 leaves out no row. With `groups` (n,), the group of each row, all rows
+    of group excluded[i] are left out, and at least k rows must be outside each group. Many points are searched by a k-d
+    tree, and fewer than 60 points are compared with all rows; both searches are exact. `on_progress` is called with
+    (points done, m, "neighbors").
 
     Raises
     ------
@@ -165,11 +167,11 @@ def nearest_in_sample(
     chosen: NDArray[np.intp],
     k: int,
 ) -> NDArray[np.int32]:
-    """Return the k points of a sample that are nearest to each of m rows of data (n, d), as indices (m, k).
+    """Return the k points of a sample that are nearest to each of m rows of `data` (n, d), as indices (m, k).
 
-    The sample is the rows `chosen`, ascending, and an index is a position in `chosen`. `rows` (m,) are row numbers, and
-    `candidates` (m, w) are the w nearest rows of each among all data, from a search that serves several samples. Only
-    rows with fewer than k candidates in the sample are searched again.
+    The sample is the rows `chosen` of the data, ascending, and an index is a position in `chosen`. `rows` (m,) are the
+    row numbers to search for, and `candidates` (m, w) their w nearest rows among all data, nearest first, from an
+    earlier search that serves several samples. Only rows with fewer than k candidates in the sample are searched again.
     """
     place = np.full(len(data), -1, np.int32)
     place[chosen] = np.arange(len(chosen))

@@ -17,20 +17,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAX_ROUNDS = 100
-CONSENSUS_TOLERANCE = 1e-10
-MEDOID_CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, which form 496 pairs
+MAX_ROUNDS = 100  # generalized Procrustes analysis ends after this many rounds at most
+CONSENSUS_TOLERANCE = 1e-10  # and as soon as a round changes the mean embedding by a smaller relative amount
+MEDOID_CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, so that 496 pairs are compared
 
 
 def _rotation(
     Y: NDArray[np.float64], reference: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
-    """Return the rotation U V^T of Y to a reference Y_0, where Y^T Y_0 = U S V^T, and tr S, and (|Y|^2, |Y_0|^2).
+    """Return the rotation U V^T (p, p) of an embedding Y (n, p) to a reference Y_0, tr S, and (||Y||^2, ||Y_0||^2).
+
+    U S V^T is the singular value decomposition of Y^T Y_0.
 
     Raises
     ------
     InvalidShapeError
         For embeddings of different shapes, or without columns.
+    numpy.linalg.LinAlgError
+        If an entry of Y^T Y_0 is not finite.
 
     """
     if Y.shape != reference.shape or Y.ndim != 2 or not Y.shape[1]:  # else compiled code reads beyond its arrays
@@ -63,11 +67,11 @@ def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) 
 
 
 def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
-    r"""Return the Procrustes disparity of two embeddings (n, p), in [0, 1]; symmetric.
+    r"""Return the Procrustes disparity of two embeddings (n, p), from 0 (same shape) to 1; symmetric.
 
-    It is :math:`1 - (\sum_i s_i)^2`, where s are the singular values of :math:`Y^T Y_0` after both embeddings have been
-    centered and scaled to unit Frobenius norm. This is the squared distance that is left after translation, scaling,
-    rotation and reflection. It is 1 if all points of one embedding are equal.
+    The disparity is :math:`1 - (\sum_i s_i)^2`, where s are the singular values of :math:`Y^T Y_0` after both
+    embeddings have been centered and scaled to unit Frobenius norm. This is the squared distance that is left after
+    translation, scaling, rotation and reflection. It is 1 if all points of one embedding are equal.
 
     Raises
     ------
@@ -85,9 +89,10 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 def aligned_to(
     Y: NDArray[np.float64], reference: NDArray[np.float64], *, centered: bool
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the embedding Y rotated to the reference (`procrustes_rotation`), and the `disparity` of the two.
+    """Return the embedding Y (n, p) rotated to the reference (`procrustes_rotation`), and their `disparity`.
 
-    If the columns of both embeddings sum to zero (`centered`), one decomposition serves for both results.
+    `centered` states that the columns of both embeddings sum to zero, so that one singular value decomposition gives
+    both results.
     """
     turn, overlap, (a, b) = _rotation(Y, reference)
     apart = max(0.0, 1 - overlap * overlap / (a * b)) if centered else disparity(Y, reference)
@@ -106,19 +111,19 @@ def generalized_procrustes(
     reference: NDArray[np.float64],
     on_progress: OnProgress = silent,
 ) -> NDArray[np.float64]:
-    r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), with the mean rotated to the reference.
+    r"""Rotate embeddings (m, n, p) to their common mean, and the mean to the `reference` (n, p); return the embeddings.
 
-    Minimizes :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
-    rotations. Every round lowers the sum. Which local minimum is found depends on the first mean, for which the medoid
-    of the embeddings is taken. The reference is (n, p). `on_progress` is called with (round, largest number of rounds,
-    "consensus").
+    Generalized Procrustes analysis (Gower 1975) minimizes :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j
+    by alternating between the mean and the rotations. Every round lowers the sum. Which local minimum is found depends
+    on the first mean, for which the medoid of the embeddings is taken. `on_progress` is called with (round, largest
+    number of rounds, "consensus").
 
     Raises
     ------
     InvalidParameterError
         For fewer than two embeddings.
     InvalidShapeError
-        For a reference of another shape.
+        If the shape of the reference is not the shape (n, p) of an embedding.
 
     """
     if len(embeddings) < 2:
@@ -142,9 +147,10 @@ def generalized_procrustes(
 
 
 def medoid(embeddings: NDArray[np.float64]) -> int:
-    """Return the index of the embedding with the smallest sum of squared distances to the others, after rotation.
+    """Return the index of the embedding with the smallest sum of squared distances to the other embeddings.
 
-    Of more than 32 `embeddings` (m, n, p), only 32 evenly spaced ones are compared.
+    Each pair of `embeddings` (m, n, p) is rotated to each other before its distance is measured. Of more than 32
+    embeddings, only 32 evenly spaced ones are compared.
     """
     rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), MEDOID_CANDIDATES)).astype(int))
     apart = np.zeros((len(rows), len(rows)))
@@ -183,9 +189,9 @@ def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
 def _decompose(
     Y: NDArray[np.float64], reference: NDArray[np.float64], turn: NDArray[np.float64]
 ) -> tuple[float, float, float]:
-    """Write the rotation U V^T of Y^T Y_0 = U S V^T, with Y_0 = `reference`, to `turn` (p, p).
+    """Write the rotation U V^T to `turn` (p, p), where U S V^T is the singular value decomposition of Y^T `reference`.
 
-    Returns tr S, |Y|^2 and |Y_0|^2; tr S is NaN if Y^T Y_0 is not finite.
+    Returns tr S and the squared norms of Y (n, p) and of the reference (n, p); tr S is NaN if a product is not finite.
     """
     n, p = Y.shape
     cross = np.zeros((1, p, p))
@@ -218,7 +224,7 @@ def _decompose(
 def _planar_products(
     Y: NDArray[np.float64], reference: NDArray[np.float64], cross: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Write Y^T Y_0 of two embeddings (n, 2) to `cross` (2, 2), and return the squared norms of Y and Y_0."""
+    """Write Y^T `reference` of two embeddings (n, 2) to `cross` (2, 2), and return the squared norms of both."""
     xx, xy, yx, yy = 0.0, 0.0, 0.0, 0.0
     own_x, own_y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
     for i in range(len(Y)):

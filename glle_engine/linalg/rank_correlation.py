@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return Spearman's correlation of two arrays (n,), ties at their mean rank; 0 if one is constant.
+    """Return Spearman's rank correlation of two arrays (n,); 0 if one of them is constant. Equal values share a rank.
 
-    Doubled centered ranks are integers: their products are exact, and their sums up to 10^5 values.
+    The computation uses doubled centered ranks, which are integers, so that for up to 10^5 values rounding plays no
+    part in the sums of products.
     """
     x, y = (doubled_centered_ranks(values) for values in (a, b))
     variance = dense.dot(x, x) * dense.dot(y, y)
@@ -24,8 +25,11 @@ def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def doubled_centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return 2 (mean rank) - (n + 1) for each value: the number of smaller values minus the number of larger ones."""
-    order = np.argsort(values)  # scipy.stats has the ranks, too, but takes half a second to import
+    """Return, for each of n values, the number of smaller values minus the number of larger values.
+
+    This is 2 r - (n + 1), where r is the rank of the value, from 1, and equal values have their mean rank.
+    """
+    order = np.argsort(values)  # scipy.stats.rankdata would do this, but scipy.stats takes half a second to import
     ordered = values[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # of runs of equal values
     ends = np.append(starts[1:], len(values))

@@ -12,7 +12,7 @@ from glle_engine.linalg.vectors import address, fill, fma, fnma, load, offset, s
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TAG = (0, 0, 0, 0)  # its length is the number of doubles in a vector, the same on every processor
+_TAG = (0, 0, 0, 0)  # its length, 4, is the number of doubles in a SIMD vector, the same on every processor
 
 
 @compiled
@@ -44,7 +44,7 @@ def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
 
 @compiled
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
-    """Subtract factors[i] * rows[i] from a vector (n,) in place, for each i in ascending order."""
+    """Subtract factors[i] * rows[i] from `vector` (n,) in place, one row i of `rows` (m, n) after the other."""
     lanes = len(_TAG)
     m, n = rows.shape
     full = n // lanes
@@ -60,7 +60,10 @@ def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: ND
 
 
 def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Make a vector (n,) orthogonal to orthonormal rows (m, n), in place; return its inner products with them (m,)."""
+    """Make `vector` (n,) orthogonal to orthonormal `rows` (m, n) in place, by one pass of Gram-Schmidt.
+
+    Returns the inner products (m,) that the vector had with the rows.
+    """
     products = overlaps(rows, vector)
     subtract(products, rows, vector)
     return products

@@ -1,9 +1,9 @@
 """Sparse LU factorization with threshold pivoting, with the same bits on every processor.
 
-The factorization is left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): column j of
-:math:`A` is solved with the columns of L so far, and a depth-first search finds the pattern of the solution. One of the
-rows without a pivot becomes the pivot: the diagonal entry if its absolute value is at least `threshold` times the
-largest, or else the largest.
+The factorization is left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): a triangular
+system with column j of :math:`A` and the columns of L so far is solved, and a depth-first search finds the pattern of
+the solution. One of the rows without a pivot then gives the pivot of column j: the diagonal entry if its absolute value
+is at least `threshold` times the largest, or else the largest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_INITIAL_ENTRIES_PER_COLUMN = 24  # space for this many entries per column is reserved at the start; it grows if needed
+# Space for this many entries of L and of U is reserved for each column at the start; it is extended if needed.
+_INITIAL_ENTRIES_PER_COLUMN = 24
 
 
 class SparseLU(NamedTuple):
@@ -26,13 +27,14 @@ class SparseLU(NamedTuple):
     Attributes
     ----------
     pivots : (n,) int32
-        pivots[j] is the row of A that is row j of L U.
+        The permutation P: row pivots[j] of A is row j of L U.
     lower_start, upper_start : (n + 1,) int64
-        Beginning of each column of L, without its diagonal, and of each column of U, whose diagonal comes last.
+        Column j of L has the entries lower_start[j] to lower_start[j + 1] - 1 of `lower` and `lower_rows`, without the
+        diagonal. Column j of U is stored alike; its diagonal comes last.
     lower_rows, upper_rows : int32
-        Row numbers of the entries, in the order of the pivots.
+        The row number of each entry, as a row of L or U.
     lower, upper : float64
-        Entries; the diagonal of U is stored as its reciprocal.
+        The entries; the diagonal of U is stored as its reciprocal.
 
     """
 
@@ -56,10 +58,12 @@ class SparseLU(NamedTuple):
         Parameters
         ----------
         start : (n + 1,) int32
+            Column j has the entries start[j] to start[j + 1] - 1 of `rows` and `values`.
         rows, values : (entries,) int32, float64
             No row occurs twice in a column.
         threshold : float
-            In [0, 1]; 1 is partial pivoting.
+            A diagonal entry is taken as pivot if its absolute value is at least this share, in [0, 1], of the largest
+            in its column; 1 is partial pivoting.
 
         Raises
         ------
@@ -73,7 +77,7 @@ class SparseLU(NamedTuple):
         return factors
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Solve A x = b, or A^T x = b for trans="T", for b (n,) or (n, m)."""
+        """Return the solution x of A x = b, or of A^T x = b for trans="T"; b and x are (n,) or (n, m)."""
         if b.ndim == 2:
             return np.stack([self.solve(np.ascontiguousarray(column), trans) for column in b.T], axis=1)
         x = np.empty(len(b))
@@ -83,7 +87,7 @@ class SparseLU(NamedTuple):
 
 @compiled
 def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
-    """Return a copy of an array with space for 2 len(values) + extra entries, of which the new ones are undefined."""
+    """Return a copy of `values` that is longer, with 2 len(values) + extra entries; the new ones are undefined."""
     longer = np.empty(2 * len(values) + extra, values.dtype)
     for e in range(len(values)):
         longer[e] = values[e]
@@ -94,7 +98,11 @@ def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
 def _factorize(
     start: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], threshold: float
 ) -> SparseLU:
-    """Factor a sparse matrix (see `SparseLU.factor`); the last of `pivots` is -1 if a column has no possible pivot."""
+    """Factor a sparse matrix with the parameters of `SparseLU.factor`.
+
+    If a column has only zeros or a number that is not finite where a pivot could be, the factorization stops, and the
+    last entry of `pivots` is -1.
+    """
     n = len(start) - 1
     pivots, place = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     lower_start, upper_start = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
@@ -187,8 +195,8 @@ def _factorize(
             x[row] = 0.0
         lower_start[j + 1] = free
         pruned[j] = free
-        # Symmetric pruning (Eisenstat and Liu 1992): if column c of L has row `pivot` and U[c, j] != 0, later searches
-        # read only its rows that have pivots by now; the other rows are reached through column j.
+        # Symmetric pruning (Eisenstat and Liu 1992): if column c of L has an entry in row `pivot` and U[c, j] != 0,
+        # later searches read only the rows of column c that have pivots by now. Column j leads to the other rows.
         for i in range(top, n):
             column = place[reach[i]]
             begin, end = lower_start[column], lower_start[column + 1]

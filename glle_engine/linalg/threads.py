@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class _Threads:
-    """Records whether this process has lost the threads of numba and faiss by a fork; has a lock for numba's loops."""
+    """Records whether this process lost the threads of numba and faiss when it was forked.
+
+    The lock `one_caller` lets one thread at a time run parallel loops of numba.
+    """
 
     def __init__(self) -> None:
         self.numba_is_lost = False
@@ -46,10 +49,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def numba_loops(title: str) -> Iterator[None]:
-    """Make parallel loops of numba safe within this context or decorated function, or raise an error if they cannot be.
+    """Make parallel loops of numba safe in a with-block or decorated function, or raise an error if they cannot be.
 
-    With the threading layer "workqueue", one caller at a time runs its loops. `title` is the name of the method in the
-    error.
+    With numba's threading layer "workqueue", callers wait for each other, so that one at a time runs its loops. `title`
+    names the method in the error.
 
     Raises
     ------
@@ -71,5 +74,5 @@ def numba_loops(title: str) -> Iterator[None]:
 
 
 def faiss_has_threads() -> bool:
-    """Return whether faiss may use several threads: not in a process forked from one that had imported faiss."""
+    """Return whether faiss may use several threads: false in a process that was forked after faiss was imported."""
     return not _THREADS.faiss_is_lost

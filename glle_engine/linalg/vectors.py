@@ -28,7 +28,7 @@ Lanes = Any
 
 
 class Vector(types.Type):  # type: ignore[misc]
-    """numba type of a SIMD vector of `lanes` doubles."""
+    """numba type of a SIMD vector of `lanes` doubles; each of its entries is a lane."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -42,24 +42,27 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def vector_at(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Emit the computation of the address that lies `index` vectors of `lanes` doubles after `data`, and return it."""
+    """Emit the computation of the address of vector number `index` after `data`, and return this address.
+
+    `data` is the address of a sequence of vectors of `lanes` doubles, and `builder` an instruction builder of llvmlite.
+    """
     return builder.gep(builder.bitcast(data, ir.VectorType(DOUBLE, lanes).as_pointer()), [index])
 
 
 def read(builder: Any, address: Any) -> Any:
-    """Emit the load of a vector from an address that is aligned to 8 bytes only, and return the vector."""
+    """Emit the load of a vector from an address, which only has to be a multiple of 8 bytes, and return the vector."""
     value = builder.load(address)
     value.align = 8
     return value
 
 
 def write(builder: Any, value: Any, address: Any) -> None:
-    """Emit the store of a vector to an address that is aligned to 8 bytes only."""
+    """Emit the store of the vector `value` to an address, which only has to be a multiple of 8 bytes."""
     builder.store(value, address).align = 8
 
 
 def emit(builder: Any, name: str, *vectors: Any) -> Any:
-    """Emit the call of an LLVM operation, such as "sqrt", on vectors of doubles or floats, and return its result."""
+    """Emit the call of an LLVM operation, such as "sqrt", on vectors of float64 or float32, and return the result."""
     vector_type = vectors[0].type
     bits = 64 if vector_type.element == DOUBLE else 32
     function = cgutils.get_or_insert_function(
@@ -71,7 +74,7 @@ def emit(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def spread(builder: Any, value: Any, lanes: int) -> Any:
-    """Emit the instructions that make a vector of `lanes` entries that all are `value`, and return it."""
+    """Emit the instructions that make a vector of `lanes` entries, all equal to `value`, and return this vector."""
     vector = ir.VectorType(value.type, lanes)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
@@ -79,12 +82,12 @@ def spread(builder: Any, value: Any, lanes: int) -> Any:
 
 
 def emit_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """Emit the instruction for a b + c of three vectors, rounded once, and return its result."""
+    """Emit the fused multiply-add a b + c of three vectors, which rounds once, and return the resulting vector."""
     return emit(builder, "fma", a, b, c)
 
 
 def constant(lanes: int, value: float) -> Any:
-    """Return an LLVM constant: a vector of `lanes` doubles that all are `value`."""
+    """Return an LLVM constant: a vector of `lanes` doubles, all equal to `value`."""
     return ir.Constant(ir.VectorType(DOUBLE, lanes), [value] * lanes)
 
 
@@ -121,7 +124,7 @@ def advance(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @instruction
 def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
-    """Return vector number `index` of `array`, the address of a sequence of vectors of `len(tag)` doubles."""
+    """Return vector number `index` of `array`, which is the address of a sequence of vectors of `len(tag)` doubles."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -132,7 +135,7 @@ def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
 
 @instruction
 def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write the vector `value` to place number `index` of `array`, the address of a sequence of such vectors."""
+    """Write the vector `value` to vector number `index` of `array`, the address of a sequence of such vectors."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write(builder, args[2], vector_at(builder, args[0], args[1], value.lanes))
@@ -143,7 +146,7 @@ def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 @instruction
 def fill(typing: Any, tag: Any, value: Any) -> Any:
-    """Return a vector of `len(tag)` doubles that all are `value`."""
+    """Return a vector of `len(tag)` doubles, all equal to `value`."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -154,7 +157,7 @@ def fill(typing: Any, tag: Any, value: Any) -> Any:
 
 @instruction
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return the vector a b + c, entry by entry, each rounded once."""
+    """Return the vector a b + c, computed entry by entry as a fused multiply-add, which rounds once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit_fma(builder, *args)
@@ -164,7 +167,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @instruction
 def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return the vector c - a b, entry by entry, each rounded once."""
+    """Return the vector c - a b, computed entry by entry as a fused multiply-add, which rounds once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit_fma(builder, builder.fneg(args[0]), args[1], args[2])
@@ -197,7 +200,10 @@ add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "f
 
 
 def _overload(symbol: Any, instruction_of_vectors: Any) -> None:
-    """Define a Python operator (`symbol`, such as `operator.add`) on two vectors in compiled code by an instruction."""
+    """Define the operator `symbol`, such as `operator.add`, for two vectors in compiled code.
+
+    `instruction_of_vectors` computes the result.
+    """
 
     @operation(symbol)
     def operate(a: Any, b: Any) -> Any:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-DROPPED_BITS = 19  # distances are compared without the last 19 of their 53 bits
+DROPPED_BITS = 19  # distances are compared without their last bits, which rounding errors change, by 34 of 53 bits
 TIE_TOLERANCE = 2.0 ** (DROPPED_BITS - 52)  # distances with a smaller relative difference may count as equal
 _HALF = 1 << (DROPPED_BITS - 1)
 
@@ -49,7 +49,7 @@ def distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: 
 def distances(
     points: NDArray[np.float64], data: NDArray[np.float64], candidates: NDArray[np.int64], out: NDArray[np.float64]
 ) -> None:
-    """Write the distances from points (m, d) to their `candidates` (m, c), rows of `data`, to `out` (m, c)."""
+    """Write the distances from each of `points` (m, d) to its `candidates` (m, c), row numbers of `data`, to `out`."""
     m, count = candidates.shape
     for i in range(m):
         for c in range(count):
@@ -60,10 +60,11 @@ def distances(
 def first_present(
     candidates: NDArray[np.int32], place: NDArray[np.int32], out: NDArray[np.int32], has_all: NDArray[np.bool_]
 ) -> None:
-    """Write the positions in a sample of the first k `candidates` (m, w) that are in the sample to `out` (m, k).
+    """Find, for each of m points, the first k of its `candidates` (m, w) that belong to a sample.
 
-    `place` (n,) is the position of each row of the data in the sample, or -1 if it is not in the sample. `has_all` (m,)
-    becomes True for points with k such candidates; for other points, the row of `out` is incomplete.
+    `place` (n,) is the position of each row of the data in the sample, or -1 if it is not in the sample. The positions
+    of the k candidates are written to `out` (m, k), and `has_all` (m,) becomes True. If a point has fewer than k
+    candidates in the sample, `has_all` becomes False, and its row of `out` is incomplete.
     """
     m, width = candidates.shape
     k = out.shape[1]
@@ -80,19 +81,19 @@ def first_present(
 
 @compiled
 def rank_of(distance: float) -> int:
-    """Return an integer that grows with a distance and is equal for distances that are equal to 34 bits.
+    """Return an integer that grows with a distance and is the same for distances that agree to 34 bits.
 
-    Rounding errors, which depend on the order of the features, therefore do not decide which of two points is nearer.
-    The distance must not be negative.
+    If neighbors are compared by this rank of their distance, rounding errors, which depend on the order of the
+    features, do not decide which is nearer. The distance must not be negative.
     """
     return int((np.float64(distance).view(np.int64) + _HALF) >> DROPPED_BITS)
 
 
 @compiled
 def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, entry: int) -> None:
-    """Restore the order of a binary heap, from which only entry number `entry` may deviate, by sinking this entry.
+    """Restore the order of a binary heap in which only entry number `entry` may be too small for its position.
 
-    The heap is the first `size` entries of both arrays, with the greatest (rank of the distance, index) on top.
+    The heap is the first `size` entries of both arrays. On top is the greatest pair of (`rank_of` the distance, index).
     """
     sunk_distance, sunk_index = distance[entry], index[entry]
     sunk_rank = rank_of(sunk_distance)
@@ -114,7 +115,7 @@ def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, ent
 
 @compiled
 def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
-    """Sort a heap of distances and indices in place by (rank of the distance, index), ascending."""
+    """Sort a heap of distances and indices in place, ascending by (`rank_of` the distance, index)."""
     for size in range(len(index) - 1, 0, -1):
         distance[0], distance[size] = distance[size], distance[0]
         index[0], index[size] = index[size], index[0]
@@ -123,7 +124,7 @@ def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
 
 @compiled
 def _not_above(thresholds: NDArray[np.float64], value: float) -> int:
-    """Return the number of ascending thresholds that are at most `value`."""
+    """Return how many of the `thresholds`, which ascend, are at most `value`, by binary search."""
     low, high = 0, len(thresholds)
     while low < high:
         middle = (low + high) // 2
@@ -149,8 +150,9 @@ def counts_by_products(
     """Write the number of rows of `data` that are nearer to point i than thresholds[i, c] to out[i, c].
 
     Row excluded_rows[i] is not counted, and the thresholds (m, k) ascend in each row. The squared distance of point i
-    and row j is products_ij + square_points_i + square_data_j, up to `error` times the sum of the two squares. If a
-    threshold lies within this margin, the distance is computed from the differences.
+    and row j is products[i, j] + square_points[i] + square_data[j], with an error of at most `error` times
+    square_points[i] + square_data[j]. If a threshold lies within this error, the distance is computed from the
+    differences of the features.
     """
     m, n = products.shape
     k = thresholds.shape[1]

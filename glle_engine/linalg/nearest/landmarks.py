@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _GROWTH_FACTOR = 4  # the number of landmarks grows by this factor between two computations of all distances
-_BATCH_POINTS = 64  # the nearest landmarks of this many neighboring points are searched together
-_PROPOSALS_PER_LANDMARK = 4  # proposals for each landmark to be added; if they run out, distances are computed earlier
+_BATCH_POINTS = 64  # the nearest landmarks are searched for this many points at a time, which lie near each other
+# Proposals that are drawn for each landmark to be added. If they run out, all distances are computed earlier.
+_PROPOSALS_PER_LANDMARK = 4
 
 
 @compiled
@@ -44,9 +45,9 @@ def accept(
 ) -> int:
     """Add landmarks to `chosen` by rejection sampling, until there are `last`; return how many landmarks there are.
 
-    There are fewer than `last` if all proposals are used up. The first `known` landmarks are in `chosen` already.
-    `squares` (n,) are the squared distances of all points to the nearest of these, and `reached` (n,) are the
-    cumulative sums of `squares`. A proposal uses two random numbers, a row of `uniforms` (proposals, 2).
+    There are fewer than `last` if all proposals are used up. The first `known` landmarks are in `chosen` already. For
+    each row of X, `squares` (n,) has the squared distance to the nearest of these landmarks, and `reached` (n,) are the
+    cumulative sums of `squares`. A proposal uses two random numbers in [0, 1), a row of `uniforms` (proposals, 2).
     """
     count = known
     for proposal in range(len(uniforms)):
@@ -67,10 +68,10 @@ def accept(
 
 
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
-    """Choose `count` <= n landmarks among the rows of X (n, d), and return their row numbers, ascending.
+    """Choose `count` <= n landmarks, rows of X (n, d) that cover the data; return their row numbers, ascending.
 
-    If there are fewer than `count` distinct points, the first of the other rows complete the landmarks. `on_progress`
-    is called with (chosen, count, "landmarks").
+    The method is k-means++. If X has fewer than `count` distinct rows, copies of chosen rows, the first ones in X,
+    become landmarks, too. `on_progress` is called with (landmarks chosen, count, "landmarks").
     """
     on_progress(0, count, "landmarks")
     chosen = _seeds(X, count, on_progress)
@@ -82,7 +83,7 @@ def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress
 
 
 def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArray[np.int64]:
-    """Return the rows that k-means++ chooses: `count`, or fewer if there are fewer distinct points."""
+    """Return the numbers of the rows of X that k-means++ chooses: `count`, or fewer if X has fewer distinct rows."""
     words = np.random.Philox(key=np.array([len(X), count], np.uint64))
 
     def uniforms(size: int) -> NDArray[np.float64]:
@@ -90,7 +91,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
 
     chosen, squares = np.empty(count, np.int64), np.full(len(X), np.inf)
     chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
-    known, total = 0, 1  # landmarks whose distances are in `squares`, and landmarks so far
+    known, total = 0, 1  # number of landmarks whose distances are in `squares`, and number of landmarks so far
     no_own_row = np.full(len(X), -1)  # a point may be its own nearest landmark
     order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _BATCH_POINTS)
     while total < count:

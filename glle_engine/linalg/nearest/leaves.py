@@ -1,6 +1,7 @@
 """Exact search for nearest neighbors in a k-d tree, which splits the data along their principal axes.
 
-Coordinates on the axes only bound distances and order the work, so that their rounding errors change no result.
+Coordinates on the principal axes only bound distances and order the work, so that their rounding errors change no
+result.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-AXES = 16
+AXES = 16  # at most this many principal axes are used to bound distances
 _AXIS_SAMPLE_ROWS = 2000  # the axes of the tree are the principal axes of a sample of this many rows
-_ITERATIONS = 3
-_SPLIT_SAMPLE_POINTS = 128  # points of a node that decide along which axis it is split
+_ITERATIONS = 3  # steps of subspace iteration; any axes give correct results, and good axes save time
+_SPLIT_SAMPLE_POINTS = 128  # about this many points of a node decide along which axis the node is split
 _BLOCK_ENTRIES = 1 << 20
 _EPSILON = float(np.finfo(np.float64).eps)
-_SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
+_SHRINK = 1 - 2.0**-20  # shortens the axes, whose rounding errors could otherwise make a lower bound too large
 # Rows per leaf, from measurements with 2 to 784 features: 192 from 4 features on, else 64. In larger leaves a pair of
 # points costs less time; with smaller leaves, fewer pairs are compared.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
@@ -62,7 +63,7 @@ class PrincipalAxes:
         return cls(mean, basis * _SHRINK)
 
     def places(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coordinates (m, axes) of points (m, d), and a bound on their errors (m,).
+        """Return the coordinates (m, axes) of `points` (m, d) on the axes, and a bound on their rounding errors (m,).
 
         Coordinates of points far outside the data may be infinite or NaN; the bound is then infinite.
         """
@@ -79,10 +80,11 @@ class PrincipalAxes:
 
 
 def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
-    """Return an order (n,) of points (n, axes) in which each `size` successive points are a leaf of a k-d tree.
+    """Return an order (n,) of points in which each run of `size` successive points is a leaf of a k-d tree.
 
-    A node with several leaves is split along the axis of the greatest range of some of its points. Its first half of
-    leaves, rounded down, gets the points with the smallest coordinates.
+    `places` (n, axes) are the coordinates of the points. A node with several leaves is split along the axis on which a
+    sample of the node's points has the greatest range. The first half of its leaves, rounded down, gets the points with
+    the smallest coordinates.
     """
     n = len(places)
     order, places = np.arange(n), places.copy()
@@ -94,9 +96,7 @@ def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
         middle = (first + last) // 2
         rows = slice(first * size, min(last * size, n))
         with np.errstate(invalid="ignore"):
-            some = places[rows][
-                :: max(1, (last - first) * size // _SPLIT_SAMPLE_POINTS)
-            ]  # any axis gives a correct tree
+            some = places[rows][:: max(1, (last - first) * size // _SPLIT_SAMPLE_POINTS)]
             axis = int(np.argmax(some.max(axis=0) - some.min(axis=0)))
         chosen = np.argpartition(places[rows, axis], (middle - first) * size)
         places[rows], order[rows] = places[rows][chosen], order[rows][chosen]
@@ -118,7 +118,8 @@ def leaf_boxes(places: NDArray[np.float64], tolerance: NDArray[np.float64], size
 def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the bounding boxes (nodes, 2, axes) of all nodes of a k-d tree, from the boxes of its leaves.
 
-    The children of node i are 2 i + 1 and 2 i + 2. Unused nodes are 0.
+    A box is the smallest and the largest coordinates. The children of node i are 2 i + 1 and 2 i + 2. Boxes of node
+    numbers that do not occur are 0.
     """
     nodes = np.zeros((4 * len(leaves), *leaves.shape[1:]))
     spans = [(0, 0, len(leaves))]
@@ -139,14 +140,14 @@ def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
 class Leaves:
     """A k-d tree of the rows of data (n, d), for the search of nearest neighbors.
 
-    Squared differences of the data must neither overflow nor vanish.
+    Squared differences of the data must neither overflow nor underflow.
     """
 
     def __init__(self, data: NDArray[np.float64], groups: NDArray[np.intp] | None = None) -> None:
-        """Build the tree.
+        """Build the tree of the rows of `data` (n, d).
 
-        `groups` (n,) has the group of each row. A search leaves out all rows of the group that a query names; by
-        default each row is its own group.
+        `groups` (n,) has a group number for each row. A search can leave out one group for each query point; without
+        `groups`, row i is the only row of group i.
         """
         n, d = data.shape
         self.size = _SIZE_OF_MANY if d >= _MANY else _SIZE
@@ -176,12 +177,12 @@ class Leaves:
         k: int,
         order: NDArray[np.intp] | None = None,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
-        """Find the k nearest rows of each point (m, d), and yield the results for one group of points after another.
+        """Find the k nearest rows of each of `points` (m, d), and yield the results for one batch of points at a time.
 
-        A result is the numbers of the points (c,), and the indices and distances (c, k) of their nearest rows, ordered
-        by (rank of the distance, index). For point i, row excluded[i], or with groups all rows of group excluded[i],
-        are left out; -1 leaves out none. `order` (m,) is an order in which successive points are near each other; by
-        default it is computed here.
+        A result is the numbers of the points (c,), and the indices and distances (c, k) of their nearest rows, nearest
+        first; of rows whose distances agree to 34 bits, the smaller index comes first. The rows of group excluded[i]
+        are left out for point i; without groups, this is row excluded[i] alone. -1 leaves out no row. `order` (m,) is
+        an order in which successive points are near each other; by default it is computed here.
         """
         order, queries = self._queries(points, excluded, order)
         step = max(1, int(_PRODUCTS_PER_REPORT // (self.size * self._data.size)))
@@ -195,7 +196,11 @@ class Leaves:
     def _queries(
         self, points: NDArray[np.float64], excluded: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
-        """Return an order of the points in which successive points are near each other, and the points in groups."""
+        """Sort `points` (m, d) so that successive points are near each other; return the order (m,) and the points.
+
+        The points are returned as `Queries`, batches of successive points. `excluded` and `order` are the parameters of
+        `nearest`.
+        """
         if points is self._data:
             order, places, tolerance, rows = self._order, self._places, self._tolerance, self._tree.data
         else:

@@ -1,8 +1,8 @@
 r"""The compiled search for nearest rows among the leaves of a k-d tree, which bounds distances by products in float32.
 
-A leaf is skipped if its box is farther from the point than the k-th distance so far. The rows of other leaves are
-compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row relative to the
-leaf's center, so that little cancels. Unless this bound proves that the distance is greater than the k-th one, the
+A leaf is skipped if its bounding box is farther from the point than the k-th distance so far. The rows of other leaves
+are compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row relative to
+the leaf's center, so that little cancels. Unless this bound proves that the distance is greater than the k-th one, the
 distance is computed in the engine's order of operations. The sums of products may be fused and reordered, so that their
 bits depend on the processor. The bound therefore allows for every order.
 
@@ -36,18 +36,19 @@ if TYPE_CHECKING:
 
 FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
-VECTORS_PER_TILE = 2  # a tile is this many SIMD vectors of points wide
+VECTORS_PER_TILE = 2  # products are computed for this many SIMD vectors of rows of the tree at once
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
-"""Its length is the number of floats in a vector; the sums of a tile, two vectors by six rows, fit into registers."""
-PANEL = VECTORS_PER_TILE * len(TAG)
-ROWS = (0,) * 6
+"""The length of this tuple is the number of float32 in a SIMD vector of this processor."""
+PANEL = VECTORS_PER_TILE * len(TAG)  # number of rows of the tree for which products are computed at once
+ROWS = (0,) * 6  # its length is the number of query points for which they are: 6 x 2 vectors of sums fit in registers
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
 _MAX_FLOAT32_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
-_FLOAT32_UNDERFLOW = 2.0**-120  # exceeds the error, per feature, from numbers below the normal range of float32
+# Exceeds the error, per feature, from numbers below 2^-126, the least normal float32, which may become 0.
+_FLOAT32_UNDERFLOW = 2.0**-120
 _NO_ROW = 2**63 - 1  # stands for "no row", and sorts after all indices
-_NEAR_ZERO = 2.0**-1020
-# Exceeds the error of a squared distance from squares below the normal range of float64.
+_NEAR_ZERO = 2.0**-1020  # keys of leaves at distance 0 are below this number, and below all other squared distances
+# Exceeds the error of a squared distance from squares below 2^-1022, the least normal float64, which may become 0.
 _FLOAT64_UNDERFLOW = 2.0**-1000
 
 
@@ -63,7 +64,7 @@ def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
 def center_row(typing: Any, tag: Any, row: Any, center: Any, scale: Any, out: Any, count: Any) -> Any:
     """Write (center - row) * scale to `out` in float32, and return the sum of the squares.
 
-    `count` is the number of entries, a multiple of the vector's width `len(tag)`.
+    `count` is the number of entries of `center`, `row` and `out`, a multiple of the width `len(tag)` of SIMD vectors.
     """
     lanes = len(tag)
     narrow = ir.VectorType(FLOAT, lanes)
@@ -93,8 +94,9 @@ def not_above(
 ) -> Any:
     """Find pairs of a row of `left` and a column of `panel` whose product is small: write a bit mask for each row.
 
-    Bit j of mask out[i] is set if start_j + sum_f left_if panel_fj, over `count` features f, is at most limits_i. The
-    rows of `left` begin `stride` numbers apart; there are `len(rows)` rows. Returns the union of the masks.
+    Bit j of mask out[i] is set if start[j] + sum_f left[i, f] panel[f, j], over `count` features f, is at most
+    limits[i]. The rows of `left` begin `stride` numbers apart, and there are `len(rows)` of them. `panel` has two SIMD
+    vectors of `len(tag)` columns. Returns the union of the masks, which is 0 if no pair was found.
     """
     lanes, height = len(tag), len(rows)
 
@@ -141,37 +143,41 @@ def lowest_bit(typing: Any, mask: Any) -> Any:
 
 
 class Tree(NamedTuple):
-    """A k-d tree of n rows of data; leaf b has the rows from b * size up to (b + 1) * size, in the order of the leaves.
+    """A k-d tree of n rows of data, sorted by leaf: leaf b has the rows b * size to (b + 1) * size - 1.
 
-    Node i has the children 2 i + 1, with the first half of its leaves, rounded down, and 2 i + 2.
+    Node i has the children 2 i + 1, with the first half of the node's leaves, rounded down, and 2 i + 2.
     """
 
-    size: int
-    data: NDArray[np.float64]  # (n, d)
-    numbers: NDArray[np.int64]  # (n,): the original row number
-    groups: NDArray[np.int64]  # (n,): a search leaves out the rows of a point's own group
-    nodes: NDArray[np.float64]  # (nodes, 2, axes): least and greatest coordinates on the axes
-    boxes: NDArray[np.float64]  # (leaves, 2, axes): least and greatest coordinates of each leaf
-    lowest: NDArray[np.int64]  # (leaves,): smallest number of a row
-    centers: NDArray[np.float64]  # (leaves, d and some zeros)
-    panels: NDArray[np.float32]  # (panels, d, PANEL): scaled rows about their leaf's center, transposed
-    halves: NDArray[np.float32]  # (panels * PANEL,): half their squares, less the error; infinity after the last row
-    scale: float
+    size: int  # number of rows of a leaf; the last leaf may have fewer
+    data: NDArray[np.float64]  # (n, d): the rows, sorted by leaf
+    numbers: NDArray[np.int64]  # (n,): the row number that each row had before the rows were sorted
+    groups: NDArray[np.int64]  # (n,): the group of each row; a search can leave out one group
+    nodes: NDArray[np.float64]  # (nodes, 2, axes): smallest and largest coordinates of each node's rows on the axes
+    boxes: NDArray[np.float64]  # (leaves, 2, axes): smallest and largest coordinates of each leaf's rows
+    lowest: NDArray[np.int64]  # (leaves,): the smallest of `numbers` in each leaf
+    centers: NDArray[np.float64]  # (leaves, d and some zeros): the mean of each leaf's rows
+    panels: NDArray[np.float32]  # (panels, d, PANEL): rows minus the center of their leaf, times `scale`, transposed
+    # (panels * PANEL,): half the squared length of each row in `panels`, less an error bound; infinity without a row
+    halves: NDArray[np.float32]
+    scale: float  # the power of 2 by which the largest range of a feature becomes a number between 1/2 and 1
 
 
 class Queries(NamedTuple):
-    """The m points whose nearest rows are searched; group g has the points from starts[g] up to starts[g + 1]."""
+    """The m points whose nearest rows are searched; batch g has the points starts[g] to starts[g + 1] - 1."""
 
     starts: NDArray[np.int64]
     points: NDArray[np.float64]  # (m, d)
-    excluded: NDArray[np.int64]  # (m,): group of the rows to leave out, or -1
-    places: NDArray[np.float64]  # (m, axes): coordinates on the axes
-    tolerance: NDArray[np.float64]  # (groups,): bound on the errors of these coordinates
+    excluded: NDArray[np.int64]  # (m,): the group of rows of the tree to leave out for each point; -1 for none
+    places: NDArray[np.float64]  # (m, axes): coordinates of the points on the principal axes of the tree
+    tolerance: NDArray[np.float64]  # (batches,): a bound on the rounding errors of the coordinates in each batch
 
 
 @compiled
 def error_of(features: int) -> float:
-    """Return the relative error of squared distances by products, which the top of this file derives."""
+    """Return a bound on the error of |a|^2/2 + |b|^2/2 - a^T b in float32, relative to |a|^2 + |b|^2.
+
+    a and b have `features` entries. The docstring of this file derives the bound.
+    """
     return (1.25 * features + 16.0) * 2.0**-24
 
 
@@ -183,9 +189,10 @@ def panels_of(
     panels: NDArray[np.float32],
     halves: NDArray[np.float32],
 ) -> None:
-    """Write the rows of each leaf, relative to the leaf's center and times `scale`, to `panels` in float32, transposed.
+    """Write the rows of each leaf, minus the leaf's center and times `scale`, to `panels` in float32, transposed.
 
-    Half the squared lengths of these rows, less the error of the bounds, are written to `halves`.
+    Half the squared length of each of these rows, less a bound on rounding errors (`error_of`), is written to `halves`.
+    `data` (n, d) is sorted by leaf, and `centers` has a row for each leaf.
     """
     n, d = data.shape
     size = len(halves) // len(centers)
@@ -201,10 +208,11 @@ def panels_of(
 
 @compiled
 def _threshold(kth: float, half: float, scale: float, relative: float) -> np.float32:
-    """Return the number above which a product proves that a row is farther away than the k-th distance so far, `kth`.
+    """Return the number t such that a row b is surely farther from a point a than `kth` if |b|^2/2 - a^T b > t.
 
-    `half` is half the squared length of the point relative to the leaf's center, in units of 1 / `scale`, and
-    `relative` is a factor above 1 that allows for rounding errors.
+    `kth` is the distance from a to its k-th nearest row so far. `half` is |a|^2/2, less a bound on rounding errors; a
+    and b are relative to the center of a leaf of the tree, and multiplied by `scale`. `relative` is a factor above 1
+    that allows for rounding errors of `kth`.
     """
     scaled = kth * scale
     value = 0.5 * scaled * scaled * relative - half
@@ -213,7 +221,10 @@ def _threshold(kth: float, half: float, scale: float, relative: float) -> np.flo
 
 @compiled
 def _gap(low: NDArray[np.float64], high: NDArray[np.float64], box: NDArray[np.float64]) -> float:
-    """Return the squared distance between the box from `low` to `high` (axes,) and another box (2, axes)."""
+    """Return the squared distance between two boxes, 0 if they overlap; one extends from `low` to `high` (axes,).
+
+    The other, `box` (2, axes), has the smallest coordinates in its first row, and the largest in its second.
+    """
     total = 0.0
     for f in range(len(low)):
         gap = max(box[0, f] - high[f], low[f] - box[1, f])
@@ -224,7 +235,10 @@ def _gap(low: NDArray[np.float64], high: NDArray[np.float64], box: NDArray[np.fl
 
 @compiled
 def _nearest_leaf(low: NDArray[np.float64], high: NDArray[np.float64], tree: Tree) -> int:
-    """Return the number of a leaf near the box from `low` to `high`: from the root, always go to the nearer child."""
+    """Return the number of a leaf of the tree near the box from `low` to `high` (axes,), though not always the nearest.
+
+    From the root, the search always goes to the nearer child.
+    """
     node, first, last = 0, 0, len(tree.boxes)
     while last - first > 1:
         middle = (first + last) // 2
@@ -246,12 +260,12 @@ def _list_leaves(
     leaves: NDArray[np.int64],
     keys: NDArray[np.float64],
 ) -> int:
-    """Write the leaves within the squared distance `limit` of the box from `low` to `high` to `leaves`.
+    """Write the leaves within the squared distance `limit` of the box from `low` to `high` (axes,) to `leaves`.
 
-    Returns their number. Leaves from `first` up to `last` are left out. Their squared distances are written to `keys`,
-    by which the search orders the leaves. Leaves at distance 0 get keys that are almost 0 and that ascend with the
-    smallest row number of the leaf. If there are many copies of a point, the copies with the smallest row numbers are
-    then found first.
+    Returns how many leaves these are. Leaves `first` to `last` - 1 are left out. The squared distances of the leaves
+    are written to `keys`, by which the search orders the leaves. Leaves at distance 0 get keys that are almost 0 and
+    that ascend with the smallest row number in the leaf. If a point has many copies, the copies with the smallest row
+    numbers are then found first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
@@ -278,9 +292,10 @@ def _list_leaves(
 
 @compiled
 def _bounds(places: NDArray[np.float64], box: NDArray[np.float64], tolerance: float, out: NDArray[np.float64]) -> None:
-    """Write lower bounds of the squared distances between points and a box to `out` (m,).
+    """Write lower bounds of the squared distances between m points and a box to `out` (m,).
 
-    `places` (axes, m) has a point in each column; their errors are at most `tolerance`.
+    The columns of `places` (axes, m) are the points, whose coordinates have errors of at most `tolerance`. `box`
+    (2, axes) has the smallest coordinates in its first row, and the largest in its second.
     """
     for r in range(len(out)):
         out[r] = 0.0
@@ -301,12 +316,12 @@ def nearest_in_leaves(
     out_distance: NDArray[np.float64],
     work: NDArray[np.int64],
 ) -> None:
-    """Find the k rows of the tree that are nearest to each query point in groups `first` to `last` - 1.
+    """Find the k rows of the tree that are nearest to each query point in the batches `first` to `last` - 1.
 
-    Writes the numbers of the rows to `out_index` and their distances to `out_distance`, both (m, k), by ascending
-    distance; of rows at equal distances the smaller number comes first. If `queries.excluded` names a group for a query
-    point, the rows of this group are left out. Adds to `work` (2,) the number of pairs that were bounded by a matrix
-    product, and the number of distances that were computed.
+    Writes the numbers of the rows to `out_index` and their distances to `out_distance`, both (m, k), nearest first; of
+    rows whose distances agree to 34 bits, the smaller number comes first. The rows of the group that
+    `queries.excluded` has for a query point are left out. Adds two counts to `work` (2,): the pairs of a point and a
+    row whose distance was bounded by a product, and the distances that were computed.
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded
@@ -323,7 +338,8 @@ def nearest_in_leaves(
     distances, indices = np.empty((largest, k)), np.empty((largest, k), np.int64)
     low, high = np.empty(axes), np.empty(axes)
     listed, keys = np.empty(leaves, np.int64), np.empty(leaves)
-    # Exceeds the rounding errors of squares and distances, and the difference of distances that count as equal.
+    # Squares of distances are multiplied by this before rows are skipped, so that neither rounding errors nor distances
+    # that count as equal (`TIE_TOLERANCE`) lose a neighbor.
     relative = 1.0 + 8.0 * (d + 16) * _EPSILON + 8.0 * TIE_TOLERANCE
     error = error_of(d)
     row_at, left_at, center_at, panel_at = address(rows), address(left), address(tree.centers), address(tree.panels)
@@ -364,7 +380,7 @@ def nearest_in_leaves(
                 _bounds(places[:, :m], boxes[leaf], tolerance, bounds[:m])
                 used = 0
                 for r in range(m):
-                    # If k copies of a point are known, a further copy with a greater index is no neighbor.
+                    # If k rows at distance 0 are known, copies with greater indices are no neighbors.
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
                     row, target = offset(row_at, r * wide), offset(left_at, used * wide)
