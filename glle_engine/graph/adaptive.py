@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FLATNESS_RATIO = 2.0  # a neighborhood is flat if r is at most this many times the median of r over all points
-MIN_FLATNESS = 0.05  # within three degrees of a plane every neighborhood is flat, so that rounding errors do not count
+MIN_FLATNESS = 0.05  # r up to this, the tangent of 3 degrees, is always flat, so that rounding errors decide nothing
 _BLOCK_ENTRIES = 1 << 20
 
 
 def kept_candidates(
     X: NDArray[np.float64], nearest: NDArray[np.int32], n_components: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Select, for each point of the data, the neighbors among its candidates: those near its tangent plane.
+    """Select the neighbors of each point among its k nearest points, the candidates: those near its tangent plane.
 
     The selection does not change if the data are shifted, rotated or scaled.
 
@@ -53,7 +53,8 @@ def kept_candidates(
     kept : (n, k) bool
         Whether each candidate is a neighbor. The p + 2 nearest candidates of a point always are.
     thresholds : (k + 1,) float64
-        For `kept_of_new`: a neighborhood of m candidates is flat if its r is at most entry m.
+        A neighborhood of m candidates counts as flat if its distance r from a plane (`glle_engine.graph.adaptive`) is
+        at most thresholds[m]. `kept_of_new` needs them for new points.
 
     """
     n, k = nearest.shape
@@ -79,9 +80,10 @@ def kept_of_new(
     thresholds: NDArray[np.float64],
     n_components: int,
 ) -> NDArray[np.bool_]:
-    """Return the mask (m, k) of the neighbors of new points (m, d) among their candidates, each point independently.
+    """Return a mask (m, k): which of the k nearest rows of X are neighbors of each new point in `points` (m, d).
 
-    The candidates `nearest` (m, k) are rows of X (n, d), nearest first. `thresholds` (k + 1,) are the result of
+    A new point keeps the candidates near its tangent plane of `n_components` dimensions, whatever the other new points
+    are. The candidates `nearest` (m, k) are row numbers of X (n, d), nearest first. `thresholds` (k + 1,) are from
     `kept_candidates` for X.
     """
     m, k = nearest.shape
@@ -98,16 +100,17 @@ def kept_of_new(
 
 
 def _least(k: int, p: int) -> int:
-    """Return how many of k candidates a point keeps at least, for a tangent plane of p dimensions."""
+    """Return the smallest number of its k candidates that a point keeps, for a tangent plane of p dimensions."""
     return min(k, p + 2)
 
 
 def _flatness(
     points: NDArray[np.float64], X: NDArray[np.float64], nearest: NDArray[np.int32], p: int
 ) -> NDArray[np.float64]:
-    """Return r (n,), which measures how far points (n, d) and their candidates lie off a plane of p dimensions.
+    """Return r (n,): how far each point and its candidates lie off a plane of p dimensions, relative to their extent.
 
-    The module's docstring defines r. The candidates are the rows `nearest` (n, m) of X.
+    r^2 is the sum of all squared singular values of their centered positions but the p largest, over the sum of the p
+    largest. The points are (n, d), and their candidates are the rows `nearest` (n, m) of X.
     """
     n, m = nearest.shape
     result = np.empty(n)
@@ -129,7 +132,11 @@ def _expand(
     thresholds: NDArray[np.float64],
     p: int,
 ) -> NDArray[np.bool_]:
-    """Return the mask (n, k) of kept candidates: the first `size` (n,) of each point, and others near their plane."""
+    """Return a mask (n, k) of the candidates `nearest` (n, k), rows of X, that each of `points` (n, d) keeps.
+
+    A point keeps its first `size` (n,) candidates, and those whose distance from the p-dimensional plane of these is at
+    most thresholds[k] times their distance along it.
+    """
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]
     for row in np.flatnonzero(size < k):

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
-_SEARCH_ENTRIES = 100_000_000
-# Two points are equal if their distance is at most this share of the largest coordinate.
+_SEARCH_ENTRIES = 100_000_000  # no graph with more edges than about this is searched for a connecting k
+# Two points are equal if their distance is at most this share of the largest coordinate: 64 rounding errors.
 _MAX_RELATIVE_ROUNDING = 2.0**-46
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-    """Return the neighbor graph (n, k) without the candidates that are not kept.
+    """Return the neighbor graph (n, k): `nearest` (n, k) without the entries for which `kept` (n, k) is False.
 
-    So that each row still has k entries, its first kept candidate takes the places of the others. `nearest` (n, k) are
-    the candidates. `kept` (n, k) has at least one True in each row, or is None if all candidates are kept.
+    So that each row still has k entries, the first kept entry of a row replaces the entries that are not kept. Each row
+    of `kept` has at least one True; None means that all entries are kept.
     """
     if kept is None:
         return nearest
@@ -44,7 +44,7 @@ def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray
 
 
 def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the number (n,) of the weak component to which each point of a kNN graph (n, k) belongs, from 0 on."""
+    """Return which weak component each point of a kNN graph (n, k) belongs to, as numbers (n,) from 0 on."""
     return np.asarray(connected_components(_edges_alone(neighbors), directed=True, connection="weak")[1])
 
 
@@ -52,9 +52,9 @@ def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     """Return the closed classes of the directed kNN graph (n, k): arrays of indices, ordered by their smallest index.
 
     A class is a strong component of the graph, and is closed if no edge leaves it. For weights W on this graph whose
-    rows sum to one, the left null space of :math:`I - W` has one dimension for each closed class, and its vectors
-    vanish outside the closed classes. With c closed classes, there are c - 1 functions besides the constant that LLE
-    cannot tell from the constant.
+    rows sum to one, the left null space of :math:`I - W` has one dimension for each closed class, and vectors in this
+    space vanish outside the closed classes. With c closed classes, LLE has c eigenvectors of eigenvalue 0, of which
+    only one is the constant.
     """
     count, label = connected_components(_edges_alone(neighbors), directed=True, connection="strong")
     leaves = (label[neighbors] != label[:, None]).any(axis=1)
@@ -67,7 +67,7 @@ def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
 def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -> int | None:
     """Return the smallest k > n_neighbors at which the kNN graph of X is one weak component.
 
-    Returns None if graphs of up to about 100 million edges are not enough.
+    Returns None if none of the graphs with up to about 100 million edges is one component.
     """
     n = len(X)
     k = n_neighbors
@@ -82,8 +82,7 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
 def first_connecting(nearest: NDArray[np.int32], min_k: int) -> int:
     """Return the smallest k >= `min_k` for which the first k columns of `nearest` are a graph of one weak component.
 
-    `nearest` (n, m) are the neighbors of each point, nearest first. With all m columns, the graph must be one
-    component.
+    `nearest` (n, m) are the neighbors of each point, nearest first. The graph of all m columns must be one component.
     """
     sizes = range(min_k, nearest.shape[1])
     return min_k + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
@@ -118,8 +117,8 @@ def require_connected(
 ) -> None:
     """Raise `DisconnectedGraphError` unless the kNN graph `neighbors` (n, k) of X is one weak component.
 
-    The error has the sizes of the components and the smallest k that connects them. `option` is the caller's name of k,
-    and `instead` a further remedy, for users who want to keep their number of neighbors.
+    The error has the sizes of the components and the smallest k that connects them. `option` is the name that the user
+    has for k, and `instead` is a further remedy, for users who want to keep their number of neighbors.
     """
     label = components(neighbors)
     if not label.any():
@@ -147,9 +146,9 @@ def require_connected(
 
 
 def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | None = None) -> csr_array:
-    """Return the directed graph of neighbors (n, k) as a sparse matrix (n, n) of its edges' `values` (n, k).
+    """Return the directed graph of `neighbors` (n, k) as a sparse matrix (n, n).
 
-    Without `values`, the entries are 1, of type int8.
+    The entry of the edge from point i to neighbors[i, j] is values[i, j]; without `values`, it is 1, of type int8.
     """
     n, k = neighbors.shape
     entries = np.ones(n * k, np.int8) if values is None else values.ravel()
@@ -157,10 +156,11 @@ def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | N
 
 
 def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
-    """Return the directed graph of neighbors (n, k), without values, for scipy's `connected_components`.
+    """Return the directed graph of `neighbors` (n, k) with entries 1, for scipy's `connected_components`.
 
-    The graph is float64, which scipy takes as it is. If a row repeats a neighbor, as rows of `edges` may, the graph is
-    int8: scipy then merges repeated entries, which takes longer, but without which its search would never end.
+    The entries are float64, which scipy takes as they are. If a row repeats a neighbor, as rows of `edges` may, they
+    are int8: scipy then converts the graph and merges repeated entries. This takes longer, but without it scipy's
+    search would never end.
     """
     ordered = np.sort(neighbors, axis=1)
     has_repeated = bool((ordered[:, 1:] == ordered[:, :-1]).any())
@@ -168,7 +168,10 @@ def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
 
 
 class _Edge(NamedTuple):
-    """An edge that may become a bridge. Edges sort by the rank of their length (`ranks_of`), and then by their ends."""
+    """An edge that may be added to connect the graph. Edges sort by `rank`, then by the points `start` and `end`.
+
+    `rank` is `ranks_of` the length, the same integer for lengths that agree to 34 bits.
+    """
 
     rank: int
     start: int
@@ -180,10 +183,10 @@ def bridge(
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
     """Connect a kNN graph by the fewest possible new edges, called bridges.
 
-    A closed class is a set of points that no edge leaves. For all but one of the c closed classes, the shortest edge to
-    a point that leads to another class is added. It replaces the edge from its start to the farthest neighbor of the
-    start, so that each point keeps k neighbors. This takes c - 1 bridges, fewer would not be enough, and the graph then
-    has one closed class and is one weak component.
+    A closed class is a set of points that no edge leaves. For all but one of the c closed classes, the shortest edge
+    from the class to a point that leads to another class is added. The new edge replaces the edge from the same point
+    to its farthest neighbor, so that each point keeps k neighbors. This takes c - 1 bridges; fewer would not be enough.
+    The graph then has one closed class and is one weak component.
 
     Parameters
     ----------
@@ -191,13 +194,13 @@ def bridge(
     nearest : (n, k) int32
         The candidates of each point, nearest first.
     kept : (n, k) bool or None
-        The neighbors among the candidates; None if all candidates are neighbors.
+        Which candidates are neighbors; None if all are.
 
     Returns
     -------
     nearest, kept
-        Copies in which the end of each bridge replaces the last candidate of the start's row. If the end was a dropped
-        candidate already, it stays in its column and becomes kept.
+        Copies. For each bridge from `start` to `end`, `end` replaces the last candidate of `start`; if `end` was among
+        the candidates of `start`, but not kept, it stays in its column and becomes kept.
     bridges : list of (start, end)
         The new edges; empty if the graph had one closed class.
 
@@ -208,7 +211,7 @@ def bridge(
     while len(classes := closed_classes(edges(nearest, kept))) > 1:
         reached = _reachable_classes(edges(nearest, kept), classes)
         for _, start, end in _chosen_edges(_shortest_edges(X, classes, reached), reached):
-            column = np.flatnonzero(nearest[start] == end)  # the end may be a candidate that was dropped
+            column = np.flatnonzero(nearest[start] == end)  # `end` may be a candidate of `start` that was not kept
             if not len(column):
                 column = np.array([nearest.shape[1] - 1])
                 nearest[start, column] = end
@@ -219,9 +222,10 @@ def bridge(
 
 
 def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]) -> NDArray[np.intp]:
-    """Return, for each point, two closed classes that it reaches along edges, as numbers (n, 2) in the list `classes`.
+    """Return, for each point, two closed classes that it reaches along edges, as indices (n, 2) of the list `classes`.
 
-    A point that reaches only one class has the number of this class twice.
+    `graph` (n, k) are the neighbors of each point, and `classes` are the closed classes, sets of points that no edge
+    leaves. A point that reaches only one class has the index of this class twice.
     """
     n = len(graph)
     label = np.full(n, -1)
@@ -242,10 +246,10 @@ def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]
 def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return, for each point (n,), one of the points `sources` that it reaches along edges, or -1 if it reaches none.
 
-    `into` (n, n) is the graph with its edges reversed.
+    `into` (n, n) is the graph with reversed edges.
     """
     n = into.shape[0]
-    indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point n leads to all sources
+    indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point, number n, has edges to all sources
     indices = np.append(into.indices, sources)
     reversed_edges = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(n + 1, n + 1))
     order, above = breadth_first_order(reversed_edges, n)
@@ -260,12 +264,13 @@ def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Choose the bridges among possible edges, the shortest first, so that no two of them join the same classes.
+    """Choose the edges to add among the `possible` ones, the shortest first, so that no two join the same classes.
 
-    `reached` is the result of `_reachable_classes`. An edge is chosen if its end leads to a closed class that the
-    chosen edges do not yet join with the class of its start.
+    A closed class is a set of points that no edge leaves, and `reached` (n, 2) are closed classes that each point
+    reaches (`_reachable_classes`). An edge is chosen if its end leads to a class that the edges chosen before do not
+    yet join with the class of its start.
     """
-    target = list(range(int(reached.max()) + 1))  # the class to which each class now leads by its chosen edge
+    target = list(range(int(reached.max()) + 1))  # the class that each class leads to by its chosen edge, or itself
     chosen = []
     for edge in sorted(possible):
         start = int(reached[edge.start, 0])
@@ -282,10 +287,11 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
     """Return, for each closed class, the shortest edge from the class to a point that leads to another class.
 
-    `reached` is the result of `_reachable_classes`. One nearest-neighbor search finds the edges of all classes, except
-    of a class with more than half of the points, which has a search of its own. With `Distances`, every class has.
+    A closed class is a set of points that no edge leaves, and `reached` (n, 2) are closed classes that each point
+    reaches (`_reachable_classes`). One nearest-neighbor search finds the edges of all classes but a class with more
+    than half of the points, for which a separate search is faster. With `Distances`, all searches are separate.
     """
-    only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)  # the class that a point leads to, if only one
+    only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)  # the one class that a point reaches, or -1
     sizes = np.array([len(members) for members in classes])
     is_apart = np.full(len(classes), fill_value=True) if isinstance(X, Distances) else sizes > len(X) // 2
     edges_of = {
@@ -304,7 +310,7 @@ def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[n
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:
-    """Return the shortest edge from a point of the set `a` to a point of the set `b`, both given as rows of X.
+    """Return the shortest edge from a point of the set `a` to a point of the set `b`; the sets are row numbers of X.
 
     Among equally short edges, the edge with the smallest indices is returned.
     """

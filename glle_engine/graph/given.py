@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from glle_engine.graph.relations import Data
 
-ABSENT = -1
+ABSENT = -1  # stands for no neighbor in an array of indices
 GivenNeighbors: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike] | Any"  # or a sparse array, which has no stubs
 
 
@@ -43,8 +43,8 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
     InvalidShapeError
         For another shape, or if every point has fewer than two neighbors.
     InvalidParameterError
-        For indices that are outside of [0, n), that are repeated, or that are the point itself in some rows only, and
-        for a point without neighbors.
+        If an index is not in [0, n), a point has the same neighbor twice or no neighbor, or some but not all points are
+        among their own neighbors.
 
     """
     indices = _of_graph(neighbors, n) if issparse(neighbors) else _of_arrays(neighbors, n)
@@ -96,12 +96,12 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
 
 
 def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Convert indices of neighbors (n, m), which were stored as floating-point numbers, to integers.
+    """Convert row numbers of neighbors (n, m), which were stored as floating-point numbers, to integers.
 
     Raises
     ------
     InvalidParameterError
-        If an index is not a whole number; the message names the first one.
+        If a number is not an integer; the message names the first one.
 
     """
     indices = np.asarray(values).astype(np.int64)
@@ -117,11 +117,11 @@ def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 
 def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
-    """Return the neighbors that a caller gave, as checked `indices` (n, k), sorted by (distance, index).
+    """Sort the neighbors `indices` (n, k) that a caller gave, nearest first, and return them with their distances.
 
-    `data` are the points in the space of the fit, in which the distances of the result are measured. A row with fewer
-    than k neighbors, which ends with -1, is filled up with the nearest other points; the mask `kept` of the result is
-    False for these points.
+    `data` are the points in the space of the fit, in which distances are measured; among equal distances, the smaller
+    index comes first. If a point has fewer than k neighbors, so that its row ends with -1, its nearest other points
+    take the places of -1, and the mask `kept` of the result is False for them. `kept` is None if no row has -1.
     """
     kept = None
     if (indices == ABSENT).any():
@@ -138,7 +138,7 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
 
 
 def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
-    """Return the columns of the stored entries of each row of a sparse graph (n, n), filled up with -1."""
+    """Return the columns of the stored entries of each row of a sparse graph (n, n); shorter rows end with -1."""
     if graph.shape != (n, n):
         raise InvalidShapeError(
             f"The graph of neighbors has shape {graph.shape}; the data have {n} points.",
@@ -152,7 +152,10 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
-    """Return the indices (n, k) of neighbors given as `indices`, `(indices, distances)` or `(distances, indices)`."""
+    """Return the indices (n, k) from `neighbors`: `indices`, `(indices, distances)` or `(distances, indices)`.
+
+    Raises `InvalidShapeError` if the indices are not integers for n points, or the distances have another shape.
+    """
     pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
     for array in pair:
         require_unmasked(array, "the neighbors")

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 LINKS_PER_POINT = 24  # M, the number of links of a point in the hierarchical navigable small world of faiss
-EF_CONSTRUCTION = 200
-EF_SEARCH = 96
+EF_CONSTRUCTION = 200  # the nearest points that a walk keeps while links are made; more find better links, but slower
+EF_SEARCH = 96  # the nearest points that a walk keeps in a search; more find more neighbors, but slower
 RECALL_POINTS = 500  # the recall of the approximate search is estimated by an exact search for this many points
-_SLACK = 4
+_SLACK = 4  # faiss, which computes in float32, is asked for this many more neighbors than are returned
 _FLOAT32_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
-_BLOCK_POINTS = 2048
+_BLOCK_POINTS = 2048  # progress is reported after this many points
 # Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. The
 # numbers named FEATURE are added for each feature.
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for each pair of points of the exact search
 _WALK, _WALK_FEATURE = 8e-5, 4e-7  # for each point of the approximate search by faiss
-LOW_RECALL = 0.99
+LOW_RECALL = 0.99  # below this share of true neighbors, a note warns
 SUGGESTION_SECONDS = 60.0  # a note suggests the approximate search if the exact search of all pairs takes longer
 MAX_TREE_FEATURES = 15  # with at most this many features, a tree compares only few pairs of points
 # Measured in docs/explanation/neighbors.md.
@@ -105,10 +105,11 @@ def kneighbors(
 
 
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k <= n rows of data (n, d) that are nearest to each of some other points (m, d).
+    """Return the k <= n rows of `data` (n, d) that are nearest to each of some other `points` (m, d).
 
-    The result is indices and distances, both (m, k), sorted as by `kneighbors`. The neighbors of a point do not depend
-    on the other points of the call. A row of data that equals a point is a neighbor of this point, at distance 0.
+    The result is indices and distances, both (m, k), nearest first; of distances that agree to 34 bits, the smaller
+    index comes first. The neighbors of a point do not depend on the other points of the call. A row of data that equals
+    a point is a neighbor of this point, at distance 0.
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)
@@ -123,10 +124,10 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
 def nearest_outside(
     X: NDArray[np.float64] | SparsePoints, points: NDArray[np.intp], groups: NDArray[np.intp]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return, for each of `points` (m,), rows of X (n, d), the nearest row that belongs to another group.
+    """Return, for each of the rows `points` (m,) of X (n, d), the nearest row that belongs to another group.
 
-    The results are the indices (m,) and the distances (m,). `groups` (n,) has the group of each row, and at least two
-    different values. Ties are decided as by `kneighbors`.
+    The results are the indices (m,) and the distances (m,) of the nearest rows. `groups` (n,) has the group number of
+    each row, and at least two different ones. Of rows whose distances agree to 34 bits, the first is taken.
     """
     if isinstance(X, SparsePoints):
         nearest, distances = X.nearest(X[points], groups[points], 1, groups=groups)
@@ -152,9 +153,10 @@ def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
 def search_figures(
     search: Search, X: Data, distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
-    """Measure an approximate search: return its recall, the number of points measured, and its library, by name.
+    """Measure the recall of an approximate search, and return a dictionary for the diagnostics of a fit.
 
-    These are figures of a fit. After an exact search, the result is empty. `distances` (n, k) are those of the search.
+    The dictionary has the recall, the number of points for which it was measured, and the library; it is empty after an
+    exact search. `distances` (n, k) are the distances from the points of X to the neighbors that the search found.
     """
     if search == "exact" or isinstance(X, Distances | SparsePoints):
         return {}
@@ -166,7 +168,7 @@ def search_figures(
 def search_notes(figures: dict[str, Any]) -> list[Note]:
     """Return a note on the recall of an approximate search, or on a slow exact search that could be approximate.
 
-    `figures` are the figures of a fit. The list is empty after a fast exact search.
+    `figures` are the numbers in the diagnostics of a fit. The list is empty after a fast exact search.
     """
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
@@ -196,7 +198,7 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
 
 
 def _share(recall: float) -> str:
-    """Format a share with three digits, rounded down, so that only a share of exactly 1 becomes 1.0."""
+    """Format a share with three decimals, rounded down, such as .998, so that only a share of exactly 1 becomes 1.0."""
     return "1.0" if recall == 1 else f"{int(recall * 1000) / 1000:.3f}".lstrip("0")
 
 
@@ -219,10 +221,11 @@ def approximate_kneighbors(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return k neighbors of each point, nearly all of which are the nearest, by a graph search of faiss.
 
-    On one machine, the same data give the same result with any number of threads, because one thread makes the links,
-    along which all threads walk. Other vector instructions round differently, so that a few neighbors may differ on
-    another machine. The search is exact for small data, for points whose walk misses neighbors or the point itself, for
-    duplicates and the points beside them, and for points closer together than float32 can resolve.
+    faiss links each point to points near it, and a search walks along these links. On one machine, the same data give
+    the same result with any number of threads, because a single thread makes the links. On another machine a few
+    neighbors may differ, because other vector instructions round differently. The search is exact for small data, for
+    points whose walk finds too few neighbors or misses the point itself, for duplicates and points beside duplicates,
+    and for points closer together than float32 can resolve.
 
     Parameters
     ----------
@@ -230,7 +233,8 @@ def approximate_kneighbors(
     n_neighbors : int
         k < n.
     on_progress
-        Called with (done, n, "neighbors"). The first half is for making the links, the second for the searches.
+        Called with (points done, n, "neighbors"). Linking the points is the first half of the work, and searching the
+        second.
 
     Returns
     -------
@@ -321,19 +325,20 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 def _nearest_first(
     X: NDArray[np.float64], rows: NDArray[np.intp], candidates: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Sort the candidates (b, c) of the points `rows` (b,) by (rank of the distance, index), the point itself first.
+    """Sort the `candidates` (b, c) of the points `rows` (b,), nearest first, and the point itself before all others.
 
-    Returns the sorted candidates and their distances, both (b, c). All are rows of X.
+    Of distances that agree to 34 bits, the smaller index comes first. Points and candidates are row numbers of X.
+    Returns the sorted candidates and their distances, both (b, c).
     """
     apart = distances_between(X[rows], X, candidates)
-    apart[candidates == rows[:, None]] = -1.0  # sorts a point before others whose squared distance is 0
+    apart[candidates == rows[:, None]] = -1.0  # sorts a point before its duplicates, which are at distance 0
     order = np.lexsort((candidates, ranks_of(apart)), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """In the with-block, limit faiss to one thread: its graph depends on the order in which points are inserted."""
+    """Limit faiss to one thread in the with-block, because its links depend on the order in which points are added."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -348,5 +353,5 @@ def approximate_seconds(n: int, d: int) -> float:
 
 
 def all_pairs_seconds(n: int, d: int) -> float:
-    """Return the predicted seconds on one core of an exact search that compares all pairs of n points, d features."""
+    """Return the predicted seconds, on one core, of a search that compares all pairs of n points with d features."""
     return n * n * (PAIR + PAIR_FEATURE * d)

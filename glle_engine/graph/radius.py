@@ -1,8 +1,9 @@
 r"""Connected neighbor graphs of the k nearest points, or of all points within a radius (epsilon-neighborhoods).
 
-Points have different numbers of neighbors within a radius. As for adaptive neighborhoods, the graph has room for the
-largest number: each point has candidates, nearest first, and a mask keeps the candidates within the radius. The graph
-of a radius is symmetric. It is connected if the radius reaches the longest edge of the points' minimum spanning tree.
+Points have different numbers of neighbors within a radius. As for adaptive neighborhoods, the arrays have columns for
+the largest number: each point has candidates, nearest first, and a mask is True for the candidates within the radius.
+The graph of a radius is symmetric. It is connected if the radius is at least the longest edge of the minimum spanning
+tree of the points.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-# A radius is refused if more pairs of a point and a possible neighbor would have to be stored.
+# A radius is refused if more pairs of a point and a possible neighbor would have to be stored; these take 400 MB.
 MAX_CANDIDATE_PAIRS = 1 << 25
 _BRIDGE = f"join the components by their shortest distances with {Way('disconnected', 'bridge')}"
 BRIDGE_INSTEAD = f"Or {_BRIDGE}, or embed each component as a separate data set."
-_FIRST = 16
+_FIRST = 16  # a search within a radius begins with this many nearest points, and doubles them until they are enough
 
 
 class NeighborGraph(NamedTuple):
-    """The neighbors of each point, and their distances.
+    """The neighbors of each point, and their distances, in arrays with k columns.
 
     Attributes
     ----------
@@ -52,7 +53,7 @@ class NeighborGraph(NamedTuple):
     distances : (n, k) float64
         The distances from a point to its candidates.
     kept : (n, k) bool, optional
-        The neighbors among the candidates; None if all candidates are neighbors.
+        Which candidates are neighbors, for points with fewer than k neighbors; None if all candidates are.
 
     """
 
@@ -64,10 +65,11 @@ class NeighborGraph(NamedTuple):
 def symmetric_graph(
     nearest: NDArray[np.int32], distances: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
 ) -> csr_array:
-    """Return a `NeighborGraph` as a sparse symmetric matrix (n, n) of the distances of neighbors.
+    """Return a neighbor graph as a sparse symmetric matrix (n, n) of distances.
 
-    Two points have an entry if either is a neighbor of the other. Duplicates have the smallest normal number in place
-    of the distance 0, because a sparse matrix drops zeros.
+    Two points have an entry, their distance, if either is a neighbor of the other. The parameters are the fields of
+    `NeighborGraph`. Duplicates have the smallest normal number in place of the distance 0, because a sparse matrix
+    drops zeros.
     """
     n = len(nearest)
     apart = np.maximum(distances, np.finfo(np.float64).tiny)
@@ -136,7 +138,7 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     Raises
     ------
     InvalidParameterError
-        If the points and their neighbors would be more than 2^25 pairs.
+        If the arrays of the result would have more than 2^25 entries.
 
     """
     n, k = len(X), min(_FIRST, len(X) - 1)
@@ -159,7 +161,7 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
 def neighbors_of_others(
     X: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, radius: float | None
 ) -> NeighborGraph:
-    """Return the neighbors of new points (m, d) among X (n, d): the k nearest, or all within a `radius`.
+    """Return the neighbors of new `points` (m, d) among X (n, d): the k nearest, or, with a `radius`, all within it.
 
     The neighbors of a point do not depend on the other new points.
 
@@ -189,11 +191,12 @@ def neighbors_of_others(
 def smallest_connecting_radius(X: Data, on_progress: OnProgress) -> float:
     """Return the smallest radius that connects the points: the longest edge of their minimum spanning tree.
 
-    If there are too many pairs of points to find this radius, a larger one that connects the points is returned.
+    If too many pairs of points (`MAX_CANDIDATE_PAIRS`) would be needed to find it, a larger radius that also connects
+    the points is returned.
     """
     k = smallest_connecting_k(X, 1) or len(X) - 1
     longest = _longest_edge(symmetric_graph(*kneighbors(X, k, on_progress)))
-    try:  # `longest` suffices; but pairs outside this kNN graph may connect the points by shorter edges
+    try:  # this radius connects the points, but pairs that are not in the kNN graph may allow a smaller one
         return _longest_edge(symmetric_graph(*neighbors_within(X, longest, on_progress)))
     except InvalidParameterError:
         return longest

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-# Rounding error of a distance, as the root of a difference of squares, relative to the largest distance.
+# Rounding errors of distances, relative to the largest: a distance that was computed as sqrt(|x|^2 + |y|^2 - 2 x^T y)
+# has only half the digits of a double.
 DISTANCE_ROUNDING = 1e-7
 # Negative eigenvalues of a Gram matrix up to this share of the largest one are rounding errors.
 EIGENVALUE_ROUNDING = 1e-10
@@ -40,13 +41,15 @@ _RESIDUAL_ROUNDING = 2.0**-46  # squared residuals up to this share of the large
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distances from m points to n known points, and among the known points.
+    """Distances from m points to n known points (those of a fit), and among the known points.
 
     Attributes
     ----------
     to_known : (m, n) float64
+        Row i has the distances from point i to the known points.
     known : (n, n) float64
-        Exactly symmetric, with a diagonal of 0. The same array as `to_known` if the points are the known ones.
+        The distances among the known points, exactly symmetric, with a diagonal of 0. If the m points are the known
+        points themselves, this is the same array as `to_known`.
 
     """
 
@@ -63,23 +66,27 @@ class Distances:
 
     @classmethod
     def among(cls, matrix: NDArray[np.float64]) -> Self:
-        """Return the distances among n points from their matrix (n, n); raises the errors of `checked_distances`."""
+        """Return the `Distances` of n points among each other from their matrix (n, n).
+
+        Raises `InvalidShapeError` or `InvalidParameterError` if the matrix is not one of distances
+        (`checked_distances`).
+        """
         known = checked_distances(matrix)
         return cls(known, known)
 
     def at(self, rows: NDArray[np.intp]) -> Self:
-        """Return the distances among some of the known points, which `rows` are."""
+        """Return the distances of some of the known points, whose row numbers are `rows`, among each other."""
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
-        """Return the distances from some known points (`rows`) to the points `known`, and among the points `known`."""
+        """Return the distances from the known points `rows` to the known points `known`, and among the latter."""
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Return the k nearest known points of each point, and their distances, both (m, k).
 
-        Neighbors are sorted by (rank of the distance, index), and a known point is not its own neighbor. `on_progress`
-        is called with (points done, m, "neighbors").
+        The nearest comes first; of distances that agree to 34 bits, the smaller index comes first. If the points are
+        the known points, no point is its own neighbor. `on_progress` is called with (points done, m, "neighbors").
         """
         m, n = self.shape
         indices, distances = np.empty((m, k), np.int32), np.empty((m, k))
@@ -92,14 +99,18 @@ class Distances:
         return indices, distances
 
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
-        """Return the closest pair of a known point in `a` and one in `b`; among ties, the pair of smallest indices."""
+        """Return the two known points, one in `a` and one in `b`, with the smallest distance, as row numbers.
+
+        Of pairs whose distances agree to 34 bits, the first in the order of `a` and `b` is returned.
+        """
         best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the Gram matrices (r, k, k) of the r points `rows` and their `neighbors` (r, k), known points.
+        """Return the Gram matrices (r, k, k) of the differences between r points and their neighbors.
 
-        Negative eigenvalues, which mean that no points have these distances, are set to 0.
+        The points are the slice `rows`, and `neighbors` (r, k) are numbers of known points. If no points of a Euclidean
+        space have these distances, a Gram matrix has negative eigenvalues, which are set to 0.
         """
         gram = self._gram_matrices(rows, neighbors)
         values, vectors = dense.eigh(gram)
@@ -110,11 +121,11 @@ class Distances:
         return gram
 
     def shortfall(self, neighbors: NDArray[np.int32]) -> tuple[int, float]:
-        """Return the number of neighborhoods that are not Euclidean, and the largest share of negative eigenvalues.
+        """Return how many neighborhoods are not Euclidean, and a measure in [0, 1] of the worst of them.
 
-        A neighborhood, a point and its `neighbors` (n, k), is not Euclidean if no points have its distances. Its share
-        is the sum of the absolute values of the negative eigenvalues of its Gram matrix, divided by the sum of the
-        absolute values of all eigenvalues.
+        A neighborhood is a point and its `neighbors` (n, k). It is not Euclidean if no points of a Euclidean space have
+        these distances, which shows in negative eigenvalues of its Gram matrix. The second number is the largest share
+        of the negative eigenvalues in the sum of all absolute eigenvalues of a neighborhood.
         """
         count, largest = 0, 0.0
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
@@ -127,10 +138,11 @@ class Distances:
         return count, largest
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        r"""Return the participation ratio of the residuals that weights (n, k) leave, computed from distances.
+        r"""Return the effective number of directions (participation ratio) of the residuals of reconstruction weights.
 
-        This is `glle_engine.weights.constrained.residual_dimension` without coordinates. With V = W - I, whose rows sum
-        to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`, D^2 the matrix of squared distances.
+        The residual of a point is its difference from the sum of its `neighbors` (n, k) times `weights` (n, k), whose
+        rows sum to one. This is `glle_engine.weights.constrained.residual_dimension` without coordinates: with
+        V = W - I, the inner products of the residuals are :math:`-V D V^T / 2`, where D has the squared distances.
         """
         n = len(neighbors)
         V = residual_matrix(neighbors, weights)
@@ -148,11 +160,11 @@ class Distances:
     def ranks_beyond(
         self, rows: NDArray[np.intp], neighbors: NDArray[np.int32], k: int, equal: float
     ) -> NDArray[np.float64]:
-        """Return, for each of the points `rows` (m,), by how much its `neighbors` (m, c) exceed rank k, in sum (m,).
+        """Return, for each of the points `rows` (m,), the sum (m,) of max(0, r - k) over the ranks r of its neighbors.
 
-        A point's other points are ranked by their distance from it, from 1. A neighbor of rank r adds max(0, r - k).
-        Distances with a relative difference below `equal` have equal ranks. This sum is what trustworthiness and
-        continuity need.
+        All other points are ranked by their distance from the point: the nearest has rank 1. `neighbors` (m, c) are the
+        points whose ranks are summed. Distances with a relative difference below `equal` have equal ranks.
+        Trustworthiness and continuity are computed from these sums.
         """
         excess = np.zeros(len(rows))
         for item, (row, near) in enumerate(zip(rows, neighbors, strict=True)):
@@ -162,7 +174,11 @@ class Distances:
         return excess
 
     def _gram_matrices(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the Gram matrices (d_ij^2 + d_ik^2 - d_jk^2) / 2, (r, k, k), of points i with neighbors j and k."""
+        """Return the matrices (r, k, k) of (d_ij^2 + d_ik^2 - d_jk^2) / 2 for each point i with neighbors j and k.
+
+        The r points i are the slice `rows`. These are the Gram matrices of the differences to the neighbors, but may
+        have negative eigenvalues.
+        """
         squares = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
         between = self.known[neighbors[:, :, None], neighbors[:, None, :]] ** 2
         return np.asarray((squares[:, :, None] + squares[:, None, :] - between) / 2)
@@ -190,10 +206,10 @@ def require_differing(points: Data) -> None:
 
 
 def locate(data: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
-    """Return the data in the form that a fit computes with: coordinates, distances or sparse points.
+    """Return the data (n, d) in the form that a fit computes with: coordinates, distances or sparse points.
 
-    `space` applies `standardize` and `metric`; by default it is fitted to the data. The result is divided by a power of
-    2, so that squares stay in the range of floating-point numbers. Raises the errors of `Space`,
+    `space` applies the parameters `standardize` and `metric`; by default it is fitted to the data. The result is
+    divided by a power of 2, so that squares stay in the range of floating-point numbers. Raises the errors of `Space`,
     `glle_engine.base.validation.in_unit`, `checked_distances` and `glle_engine.graph.sparse.require_possible`.
     """
     if not isinstance(data, np.ndarray):
@@ -210,7 +226,7 @@ def locate(data: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | 
 
 
 def require_square(n: int, d: int) -> None:
-    """Raise `InvalidShapeError` unless n == d: a matrix (n, d) with a value for each pair of points must be square."""
+    """Raise `InvalidShapeError` unless n == d, as in a matrix (n, d) that has a value for each pair of points."""
     if n != d:
         raise InvalidShapeError(
             f"A matrix of all pairs is square, not {n} x {d}.",
@@ -249,8 +265,8 @@ def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
     InvalidShapeError
         If the matrix is not square.
     InvalidParameterError
-        If an entry is negative, not symmetric, or on the diagonal and not 0, by more than rounding. The message names
-        the first such entry.
+        If an entry is negative, differs from its mirror image, or is on the diagonal and not 0, each by more than
+        rounding errors. The message names the first such entry.
 
     """
     require_square(*D.shape)

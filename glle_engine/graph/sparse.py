@@ -1,11 +1,11 @@
 r"""Points with sparse coordinates, such as texts by the frequencies of their words: exact search and differences.
 
-A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centered rows (correlation) stay sparse.
-The search first bounds squared distances by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in
-blocks. For the pairs that remain, it sums the squared differences in the order of the columns. The differences of a
-neighborhood are stored densely, but only for the columns in which it has entries. The other columns, in which a
-difference is the constant :math:`(c_i - c_j)`, are replaced by one column: this constant times the root of their
-number.
+A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that rows stay sparse if the metric
+"correlation" centers them. The search first bounds squared distances by products of sparse rows,
+:math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks. For the pairs that remain, it sums the squared differences in the
+order of the columns. The differences of a neighborhood are stored densely, but only for the columns in which the
+differences have entries. The other columns, in which a difference is the constant :math:`(c_i - c_j)`, are replaced by
+one column: this constant times the root of their number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Metric
 
-METRICS = ("euclidean", "cosine", "correlation")
+METRICS = ("euclidean", "cosine", "correlation")  # the metrics that sparse data can have
 _EPSILON = float(np.finfo(np.float64).eps)
 _BLOCK_ENTRIES = 1 << 21  # inner products and differences are computed in blocks of this many entries, to limit memory
 _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
@@ -69,12 +69,12 @@ class SparsePoints:
     def from_rows(cls, rows: csr_array, metric: Metric) -> Self:
         """Return points whose Euclidean distances order all pairs of rows (n, d) as the metric does.
 
-        The rows must be in canonical form. The transformation is that of `glle_engine.base.space`.
+        The rows must be in canonical form. The rows are transformed as by `glle_engine.base.space` for dense data.
 
         Raises
         ------
         DegenerateDataError
-            For a row without a direction (cosine, correlation).
+            If a row has no direction: only zeros, with "cosine", or only equal numbers, with "correlation".
 
         """
         if metric == "euclidean":
@@ -94,7 +94,7 @@ class SparsePoints:
 
     @cached_property
     def exponent(self) -> int:
-        """Exponent e with the largest absolute value of the rows' entries in [2^(e - 1), 2^e)."""
+        """The integer e for which the largest absolute entry of `rows` is in [2^(e - 1), 2^e); 0 if all are 0."""
         return int(np.frexp(np.abs(self.rows.data).max(initial=0.0))[1])
 
     def over(self, exponent: int) -> SparsePoints:
@@ -116,15 +116,17 @@ class SparsePoints:
         on_progress: OnProgress = silent,
         groups: NDArray[np.intp] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the indices and distances, both (m, k), of the k of these n points nearest to each of `points` (m,).
+        """Return the indices and distances, both (m, k), of the k points of self that are nearest to each of `points`.
 
-        Neighbors are sorted by (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
-        of `points`, row excluded[i] is left out, or, with `groups` (n,), all rows of group excluded[i]; -1 leaves out
-        no row. `on_progress` is called with (points done, m, "neighbors").
+        The nearest comes first; of distances that agree to 34 bits, the smaller index comes first. For point i of the m
+        `points`, point excluded[i] of self is left out. With `groups` (n,), the group numbers of the n points of self,
+        all points of group excluded[i] are left out; -1 leaves out no point. `on_progress` is called with (points done,
+        m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(matrix.indptr).max(initial=0)) for matrix in (self.rows, points.rows))
-        # Bound of a squared distance's rounding error, for any order of sums, relative to the sum of the two `_sizes`.
+        # The rounding error of a squared distance is at most this share of the sum of the two points' `_sizes`, in any
+        # order of the sums.
         error = 8 * (width + 16) * _EPSILON
         of_rows = np.arange(len(self)) if groups is None else groups
         for block in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
@@ -143,15 +145,16 @@ class SparsePoints:
         return indices, distances
 
     def distances(self, points: SparsePoints, candidates: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return the distances (m, c) of each of m other points to its `candidates` (m, c), indices of these points."""
+        """Return the distances (m, c) from each of m other `points` to its `candidates` (m, c), points of self."""
         item = np.repeat(np.arange(len(points)), candidates.shape[1])
         return self._apart(points, item, candidates.ravel()).reshape(candidates.shape)
 
     def differences(self, points: SparsePoints, neighbors: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return the differences between m other points and their `neighbors` (m, k) among these, in few dense columns.
+        """Return the dense differences between m other `points` and their `neighbors` (m, k), points of self.
 
-        The result (m, k, c) has the same inner products within each neighborhood as the differences (m, k, d) would
-        have. Its columns stand for other features in each neighborhood.
+        The result (m, k, c) has few columns: for each point, only the features in which a difference has an entry, so
+        that columns stand for different features in different neighborhoods. One more column replaces all other
+        features. The inner products within a neighborhood are the same as of the differences (m, k, d).
         """
         m, k = neighbors.shape
         d = self.shape[1]
@@ -199,11 +202,12 @@ class SparsePoints:
         return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        """Return the participation ratio of the residuals that weights (n, k) on neighbors of these points leave.
+        """Return the effective number of directions (participation ratio) of the residuals of reconstruction weights.
 
-        This is `glle_engine.weights.constrained.residual_dimension` for sparse points. The residuals R = V U, with
-        V = W - I, are combinations of the points U. Their inner products V (U R^T) are computed in blocks of columns,
-        and computing U R^T costs no more than the search.
+        The residual of a point is its difference from the sum of its `neighbors` (n, k) times `weights` (n, k), whose
+        rows sum to one. This is `glle_engine.weights.constrained.residual_dimension` for sparse points. The residuals
+        are R = V U, with V = W - I and the points U. Their inner products V (U R^T) are computed in blocks of columns,
+        and computing U R^T costs no more than the search for neighbors.
         """
         n, d = self.shape
         V = residual_matrix(neighbors, weights)
@@ -254,19 +258,19 @@ class SparsePoints:
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:
-        """The squared length of each row x_i plus d c_i^2, (n,): at least half of the point's squared length."""
+        """|x_i|^2 + d c_i^2 (n,) for each point x_i - c_i 1 with d features: at least half of its squared length."""
         squares = np.bincount(_row_of_entries(self.rows), self.rows.data**2, len(self))
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
-        """Return (s_i + s_j - d_ij^2) / 2, (m, n), for m other points i and these n points j.
+        """Return (s_i + s_j - d_ij^2) / 2, (m, n), for m other `points` i and the n points j of self.
 
-        s are the `_sizes` of the points, and d_ij the distances. If no point has a shift, the result is the inner
+        d_ij are the distances, and s the numbers `_sizes` of the points. If all `shifts` are 0, the result is the inner
         products of the points.
         """
         products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():
-            # |u - v|^2 = |x - y|^2 - 2 (c - e) (sum x - sum y) + d (c - e)^2
+            # For points u = x - c 1 and v = y - e 1: |u - v|^2 = |x - y|^2 - 2 (c - e) (sum x - sum y) + d (c - e)^2
             apart = points.shifts[:, None] - self.shifts
             products += apart * (points._sums[:, None] - self._sums)
             products += self.shape[1] * points.shifts[:, None] * self.shifts
@@ -275,7 +279,7 @@ class SparsePoints:
     def _apart(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> NDArray[np.float64]:
-        """Return the distances (q,) of q pairs: a point `item` (q,) of the others, and a point `near` (q,) of these."""
+        """Return the distances (q,) of q pairs: number item[i] of the other `points`, and number near[i] of self."""
         distances = np.empty(len(item))
         size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
         for block in blocks(len(item), size, "neighbors"):
@@ -328,7 +332,10 @@ def require_possible(spec: Any) -> None:
 
 
 def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> csr_array:
-    """Return the sparse matrix V = W - I (n, n) of weights (n, k); V times the points is the residuals."""
+    """Return the sparse matrix V = W - I (n, n), where W has the `weights` (n, k) of the `neighbors` (n, k).
+
+    V times the points is the residuals: the reconstruction of each point minus the point.
+    """
     n, k = neighbors.shape
     columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
     values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
@@ -357,15 +364,15 @@ def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]
 
 
 def _inner_products(rows: csr_array, others: csr_array) -> NDArray[np.float64]:
-    """Return the inner products (m, n) of sparse `others` (m, d) with sparse `rows` (n, d).
+    """Return the inner products (m, n) of sparse `others` (m, d) with sparse `rows` (n, d) as a dense array.
 
-    The columns of `others` that have entries are made dense.
+    Scratch memory is a dense copy of the columns in which `others` have entries.
     """
     used = np.unique(others.indices)
     return np.ascontiguousarray((rows[:, used] @ others[:, used].T.toarray()).T)
 
 
 def _rows_of_products(rows: csr_array, others: csr_array) -> int:
-    """Return the number of rows of `others` in a block, so that inner products with all `rows` fit in memory."""
+    """Return how many rows of `others` a block may have, so that its inner products with all `rows` fit in memory."""
     width = 1 + int(others.nnz) // max(1, others.shape[0])
     return max(1, min(_BLOCK_ENTRIES // int(rows.shape[0]), math.isqrt(4 * _BLOCK_ENTRIES // width)))
