@@ -1,11 +1,11 @@
 r"""Estimate the seconds and bytes that draws from a fitted posterior take.
 
 A draw costs mainly a sparse LU factorization, whose size is counted from the neighbor graph. The constants that turn
-this size into seconds were measured on one core of an AMD EPYC processor with AVX-512. They are the same on every
-machine, so that the cost depends on the posterior only. By these costs, the service splits draws into shards and
-decides which requests for draws become jobs.
+this size into seconds were measured on one core of an AMD EPYC processor with AVX-512. The constants are the same on
+every machine, so that the cost depends on the posterior only. From these costs, the service decides how to split draws
+among workers, and which requests for draws become jobs.
 
-The solver computes `LANES` = 4 draws at once, one in each lane of its SIMD vectors.
+The solver computes `LANES` = 4 draws at once, one in each lane (entry) of its SIMD vectors.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from glle_engine.eigen.pattern import Pattern
     from glle_engine.posterior.posterior import Posterior
 
-BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, independent of the number of points
-_DENSE_SECONDS = 6e-9  # seconds of the dense solver for n points, divided by n^3
-_CACHE_BYTES = 3.2e7  # size of the shared cache; factors that do not fit are read from memory
+BASE_BYTES = 1.2e7  # memory for blocks of neighborhoods and buffers, which does not depend on the number of points
+_DENSE_SECONDS = 6e-9  # measured: the dense solver takes this times n^3 seconds for n points
+_CACHE_BYTES = 3.2e7  # size of the L3 cache of the machine that was measured; larger factors are read from memory
 
 
 class Work(NamedTuple):
@@ -52,9 +52,9 @@ class DrawCost(NamedTuple):
     Attributes
     ----------
     seconds : float
-        Seconds of a single draw. It takes as long as four draws, because the solver always computes four at once.
+        Seconds of a single draw. One draw takes as long as four, because the solver always computes four at once.
     each_seconds : float
-        Seconds per draw, if at least four draws are computed together.
+        Seconds per draw if at least four draws are computed together.
     bytes : float
         Peak memory of a process that draws, including the posterior itself.
 
@@ -65,15 +65,15 @@ class DrawCost(NamedTuple):
     bytes: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the three fields as a JSON-able dictionary, rounded to three significant digits."""
+        """Return seconds, each_seconds and bytes as a JSON-able dictionary, rounded to three significant digits."""
         return {name: float(f"{value:.3g}") for name, value in self._asdict().items()}
 
 
 def draw_cost(posterior: Posterior) -> DrawCost:
     """Return the expected cost of draws from a posterior, without a factorization.
 
-    The number of entries of the factors is counted in the time and memory that reading the graph takes, even if a
-    forged posterior has a graph with dense factors.
+    This takes time and memory only in proportion to the size of the neighbor graph, even if someone has forged a
+    posterior whose LU factors would be dense.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     """
     pattern, spec = posterior.eigenproblem.pattern, posterior.spec
     n, work = len(pattern.neighbors), count_work(pattern)
-    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged file may lack it, and 0 gives the highest cost
+    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged file may lack it; 0 then gives the highest cost
     k, placed = spec.n_neighbors, posterior.n_points - n
     lane = draw_seconds(n, work, spec, d) + placed * (1e-8 * k + 2e-9 * k * k)
     fallback = fallback_seconds(n, work, spec, d)  # for draws that the batched solver rejects
@@ -94,16 +94,16 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     nbytes = draw_bytes(n, work, spec)
     if placed:  # the arrays of all points, beside the arrays of the landmarks
         nbytes += posterior_bytes(posterior.n_points, spec) + 40 * posterior.n_points
-    if (classes := len(posterior.pins)) > 1:  # the batched solver cannot draw for several closed classes
+    if (classes := len(posterior.pins)) > 1:  # for several closed classes of the graph, draws are solved one by one
         alone += 2.5e-5 * n + 1e-9 * work.flops  # a factorization with pivoting
         alone += classes * 1e-9 * work.entries + 4e-9 * n * classes**2  # null vectors, orthogonal to each other
         each = alone
-        nbytes += 24 * n * classes  # left and right null vectors, and one copy of either
+        nbytes += 24 * n * classes  # left and right null vectors, and one temporary copy of one of them
     return DrawCost(alone, each, nbytes)
 
 
 def count_work(pattern: Pattern) -> Work:
-    """Return the size of a factorization in a pattern's elimination order, by counting, without a factorization."""
+    """Return the size of an LU factorization for a kNN graph and its elimination order (`pattern`), by counting."""
     n = len(pattern.neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
@@ -114,14 +114,14 @@ def count_work(pattern: Pattern) -> Work:
 
 
 def steps_of(spec: FitSpec) -> int:
-    """Return the number of Lanczos steps that a draw is expected to take: 8 for two components, 24 for ten."""
+    """Return the number of Lanczos steps that a draw is expected to take: 4 + 2 p for p components."""
     return 4 + 2 * spec.n_components
 
 
 def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the expected seconds per draw of n points with d features, if at least four draws are solved together.
+    """Return the expected seconds per draw of n points with d features, if draws are solved four at a time.
 
-    Up to `DENSE_BELOW` points, a dense solver computes one draw at a time.
+    `work` is the size of one factorization. Up to `DENSE_BELOW` points, a dense solver computes one draw at a time.
     """
     k, steps = spec.n_neighbors, MAX_LANCZOS_STEPS if has_singular_draws(spec, d) else steps_of(spec)
     if n <= DENSE_BELOW:
@@ -136,19 +136,20 @@ def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 def has_singular_draws(spec: FitSpec, d: int) -> bool:
     """Return whether I - W is singular for the weights W of every draw, so that draws need slower solvers.
 
-    This happens if published draws by em have fewer features d than neighbors. The weights then reconstruct the
-    centered data exactly, and I - W maps linear functions of the data to 0 (`docs/explanation/published.md`).
+    This happens with variant="published" and method="em" if there are fewer features d than neighbors. The weights then
+    reconstruct the centered data exactly, and I - W maps linear functions of the data to 0
+    (`docs/explanation/published.md`).
     """
     return spec.variant == "published" and spec.method == "em" and d < spec.n_neighbors
 
 
 def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the expected extra seconds of a draw that the batched solver rejects; 0 for constrained draws.
+    """Return the expected extra seconds of a draw because its first solution is rejected as inaccurate.
 
-    The share of published draws that the batched solver rejects grows with the number of points and the scale. On a
-    Swiss roll it is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate assumes that every published
-    draw is solved again with iterative refinement, and that every solver is tried on a singular draw. Constrained draws
-    are seldom rejected.
+    With variant="constrained" this seldom happens, so that the result is 0. With variant="published", the batched
+    solver rejects 0 % of the draws of a Swiss roll at 1,000 points, 60 % at 5,000 and 100 % at 20,000, and more at a
+    larger scale. The estimate assumes that all of these draws are solved again with iterative refinement, and that
+    every solver is tried if I - W is singular. `d` is the number of features, and `work` the size of a factorization.
     """
     if spec.variant != "published" or n <= DENSE_BELOW:
         return 0.0
@@ -167,7 +168,7 @@ def posterior_bytes(n: int, spec: FitSpec) -> float:
 
 def draw_bytes(n: int, work: Work, spec: FitSpec) -> float:
     """Return the peak memory of draws from a posterior of n points, in bytes: the posterior and all work arrays."""
-    structure = n * (20.0 * spec.n_neighbors + 50) + 0.5 * work.entries  # of the symbolic factorization
+    structure = n * (20.0 * spec.n_neighbors + 50) + 0.5 * work.entries  # bytes of the symbolic factorization
     lanes = LANES if n > DENSE_BELOW else 1
     vectors = n * (spec.n_neighbors + 3 * steps_of(spec) + 3 * spec.n_components + 3.0)
     workspace = 8 * lanes * (work.entries + work.scratch + vectors)

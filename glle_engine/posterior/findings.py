@@ -38,19 +38,22 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
     from glle_engine.weights.gaussian import WeightDistribution
 
-MAX_SMALL_GAP = 0.1  # below this relative gap after the last eigenvalue, its coordinate may swap with the next one
-FAR_RATIO = 1000  # a note names points that lie more than this many times as far from the middle as points usually do
-_SHOWN_ROWS = 5
+# If the relative gap between the last eigenvalue of the embedding and the next one is smaller, a note warns that their
+# coordinates may change places between draws.
+MAX_SMALL_GAP = 0.1
+FAR_RATIO = 1000  # outliers are more than this many times as far from the middle of the data as the median point
+_SHOWN_ROWS = 5  # a note names at most this many outliers
 # A nearest neighbor closer than this share of the median distance counts as a near-duplicate.
 MAX_NEAR_DUPLICATE_RATIO = 1e-6
 MIN_EIGENVALUE_SHARE = 1e-12  # smaller eigenvalues of a neighborhood, relative to the largest, count as 0
-# A note warns if standard deviations differ by more: the smaller feature adds 1/1000 to squared distances.
+# A note warns if the standard deviations of features differ by this factor: the smaller feature then contributes about
+# 1/1000 of the larger one's share to squared distances.
 MAX_DEVIATION_RATIO = 30.0
-MOST_VARIANCE_SHARE = 0.99  # share of the variance that `features_of_most_variance` hold
+MOST_VARIANCE_SHARE = 0.99  # the figure `features_of_most_variance` counts the features that hold this share
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
-TRUST_POINTS = 300
-NOISE_DRAWS = 8
-FINDING_SEED = 2**63  # unlikely to be a seed of draws that users look at
+TRUST_POINTS = 300  # trustworthiness is averaged over this many points
+NOISE_DRAWS = 8  # and over this many draws
+FINDING_SEED = 2**63  # unlikely to be a seed that users give, so that the choice does not use the draws that they see
 
 
 def diagnose(
@@ -64,24 +67,26 @@ def diagnose(
     facts: dict[str, Any],
     spec: FitSpec,
 ) -> Diagnostics:
-    """Return the diagnostics of a fit: numbers (`figures`) about data and solution, and warnings in words (`notes`).
+    """Return the diagnostics of a fit: numbers (`figures`) about data and solution, and warnings as text (`notes`).
 
     Parameters
     ----------
     X : (n, c) float64, Distances or SparsePoints
         The points, scaled for the computation (`glle_engine.base.validation.in_unit`).
     neighbors : (n, k) int32
+        The neighbors of each point, ascending.
     distances : (n, k) float64
-        Distances to the neighbors, the nearest first.
+        The distances from each point to its neighbors, ascending.
     classes
-        The closed classes of the neighbor graph.
+        The points of each closed class of the neighbor graph (a set of points that no edge leaves).
     bridges
-        The edges that were added to connect the graph.
+        The edges (start, end) that were added to connect the graph.
     pairs : Eigenpairs
         The p + 1 bottom eigenpairs for the mean weights.
     distribution : WeightDistribution
+        The fitted distribution of the weights.
     facts : dict
-        Numbers about the data (`given_figures`) and about the weights, which are copied into the figures.
+        More numbers, about the data (`given_figures`) and about the weights, which are copied into the figures.
     spec : FitSpec
 
     """
@@ -121,9 +126,10 @@ def diagnose(
 
 
 def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
-    """Return numbers about the data X (n, d) before any scaling: `n_features` and the indices of `constant_features`.
+    """Return numbers about the data X (n, d) as the user passed them, before any scaling.
 
-    Sparse data also have the number of `stored_entries`; their empty columns do not count as constant.
+    They are `n_features`, the indices of `constant_features`, and, for sparse data, the number of `stored_entries`.
+    Empty columns of sparse data do not count as constant.
     """
     if isinstance(X, np.ndarray):
         constant, stored = X.max(axis=0) == X.min(axis=0), {}
@@ -134,9 +140,10 @@ def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
 
 
 def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
-    """Return the note that tells the user what a posterior on landmarks does not show.
+    """Return the note that tells the user what a posterior on landmarks (a subset of the points) does not show.
 
-    With `is_auto`, the fit chose the number of landmarks, and the note says why and how to fit all points.
+    `figures` are the numbers of the fit's diagnostics. With `is_auto`, the fit chose the number of landmarks, and the
+    note says why, and how to fit all points.
     """
     n, m = figures["n_points"], figures["landmarks"]
     reason = f"The posterior was fitted to {m:,} landmarks."
@@ -154,10 +161,10 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
 
 
 def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
-    """Return numbers about adaptive neighborhoods, or an empty dictionary if every point has k neighbors.
+    """Return numbers about neighborhoods of different sizes, or an empty dictionary if every point has k neighbors.
 
-    `kept_neighbors` are the minimum, median and maximum number of neighbors of a point; `reduced_neighborhoods` is the
-    number of points with fewer than k neighbors.
+    `kept_neighbors` are the minimum, median and maximum number of neighbors of a point, and `reduced_neighborhoods` is
+    the number of points with fewer than k neighbors.
     """
     if distribution.kept is None:
         return {}
@@ -169,9 +176,10 @@ def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
 
 
 def _near_duplicates(distances: NDArray[np.float64]) -> int:
-    """Count the points whose nearest neighbor is closer than 1e-6 of the median such distance, but not at distance 0.
+    """Count the points whose nearest neighbor is at a positive distance of less than 1e-6 of the median.
 
-    `distances` (n, k) are distances to the neighbors, the nearest first.
+    The median is over the distances of all points to their nearest neighbors. `distances` (n, k) are the distances to
+    the neighbors of each point, ascending.
     """
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
@@ -189,7 +197,7 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
         deviation = X.deviations()
         varying, variance = deviation[deviation > 0], deviation**2
     else:
-        apart = X - X[0]  # the differences do not change with a translation
+        apart = X - X[0]  # these differences, and so the results, are the same if the data are shifted
         variance = apart.var(axis=0)
         varying = np.sqrt(variance)[np.ptp(apart, axis=0) > 0]
     largest = np.sort(variance)[::-1]
@@ -202,11 +210,11 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 
 
 def far_points(X: NDArray[np.float64]) -> list[int]:
-    """Return the rows of outliers: points that lie a thousand times as far from the middle as the median point.
+    """Return the rows of outliers: points that lie more than 1,000 times as far from the middle as the median point.
 
     The middle is the median of each feature, and a point's distance from the middle is its largest difference in any
-    feature. The list is empty if more than 1 % of the points lie so far away, because the data then have distances on
-    many scales.
+    feature. If more than 1 % of the points lie so far away, the list is empty: such data have distances on many scales,
+    and no outliers.
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
@@ -215,7 +223,7 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
 
 
 def far_text(rows: list[int]) -> str:
-    """Return the sentence for the user that names the outliers `rows` (from `far_points`) and says what to do."""
+    """Return a sentence for the user that names the outliers, by their `rows` in the data, and says what to do."""
     some = ", ".join(map(str, rows[:_SHOWN_ROWS])) + (", ..." if len(rows) > _SHOWN_ROWS else "")
     one = len(rows) == 1
     lie, their, them = (f"Point {some} lies", "its", "it") if one else (f"Points {some} lie", "their", "them")
@@ -246,14 +254,14 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
 
 
 def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:
-    """Count the points whose differences to their neighbors span fewer than `needed` dimensions, up to rounding."""
+    """Count the points whose differences to their `neighbors` (n, k) span fewer than `needed` dimensions."""
     if needed > min(X.shape[1], neighbors.shape[1]):
         return len(X)
     flat = 0
     for block in neighborhoods(X, neighbors, "diagnostics"):
         if needed == 1:
             flat += int((block.trace == 0).sum())
-        elif needed == 2:  # rank 1 when (tr G)^2 = tr G^2
+        elif needed == 2:  # a Gram matrix G has rank 1 if (tr G)^2 = tr G^2
             unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
             flat += int(
                 (1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= MIN_EIGENVALUE_SHARE).sum()
@@ -266,7 +274,7 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
 
 
 def bridge_notes(count: int) -> Iterator[Note]:
-    """Yield the note on `count` bridges, the edges that a fit adds to connect the neighbor graph, unless count is 0."""
+    """Yield a note if a fit has added edges (bridges) to connect the parts of the neighbor graph: `count` is not 0."""
     if count:
         added = (
             "edge that joins no nearest neighbors was" if count == 1 else "edges that join no nearest neighbors were"
@@ -412,7 +420,8 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
     """Return the trustworthiness of an embedding Y (n, q) of data X (n, d) at 10 neighbors, averaged over 300 points.
 
-    The points are a random sample that depends only on n, so that embeddings of the same data can be compared.
+    The 300 points are a random sample, always the same for n points, so that embeddings of the same data can be
+    compared. With fewer than 300 points, all are used, and with fewer than 21, fewer neighbors.
     """
     n = len(Y)
     points = np.random.default_rng(0).permutation(n)[:TRUST_POINTS]
@@ -420,7 +429,10 @@ def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
 
 
 def trust_of_draws(X: Data, posterior: Posterior) -> float:
-    """Return the trustworthiness (`trust_of`), averaged over 8 draws at scale 1; 0 if a draw has no solution."""
+    """Return the trustworthiness (`trust_of`) averaged over 8 draws of a posterior at scale 1.
+
+    X is the data of the fit. The result is 0 if the solver finds no solution for a draw.
+    """
     try:
         return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=FINDING_SEED)]))
     except ConvergenceError:
@@ -432,18 +444,18 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
 
     Parameters
     ----------
-    X : (n, d)
-        The data, in the unit of computation.
+    X : (n, d) float64, Distances or SparsePoints
+        The data, scaled as for the fit.
     spec : FitSpec
         Specification with ``noise="auto"``.
     fitted : callable
-        Called with `spec` and either noise model in place of "auto"; returns the fitted posterior.
+        Called with a copy of `spec` that names a noise model in place of "auto"; returns the fitted posterior.
 
     Returns
     -------
     Posterior
-        The same as a fit with the chosen noise model, which its specification names. Its diagnostics also have the
-        trustworthiness of both models as the figure `noise`, and a note on the choice.
+        The posterior of a fit with the chosen noise model, which its specification names. Its diagnostics also have the
+        trustworthiness of both models, as the figure `noise`, and a note on the choice.
 
     """
     posteriors = {noise: fitted(replace(spec, noise=noise)) for noise in NOISE_MODELS}

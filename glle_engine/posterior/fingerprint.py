@@ -34,18 +34,18 @@ PINNED_FINGERPRINT = "5327895c35fd8ce2"  # belongs to `glle_engine.base.version.
 FINGERPRINT_DIGITS = 16  # a fingerprint has this many hexadecimal digits: 64 bits
 
 _SPARSE_POINTS = 120  # enough for the sparse solver, which solves several draws at once
-_SOLID_POINTS, _DIMENSIONS = 600, 5  # enough that fronts of the elimination order consist of several supernodes
-_DENSE_POINTS = 40  # fewer than `glle_engine.eigen.eigenproblem.DENSE_BELOW`
+_SOLID_POINTS, _DIMENSIONS = 600, 5  # enough that the factorization also runs its code for wide dense blocks
+_DENSE_POINTS = 40  # few enough for the dense solver (`glle_engine.eigen.eigenproblem.DENSE_BELOW`)
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
-_REFERENCE_DRAWS = 3  # fewer than LANES, because a draw does not depend on the draws that are solved with it
-_FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
+_REFERENCE_DRAWS = 3  # fewer than the 4 that are solved together; a draw does not depend on the others
+_FEATURES = 18  # more than 16, the number of principal axes that the neighbor search uses
 
 
 @cache
 def fingerprint() -> str:
-    """Return the first 16 hex digits of the SHA-256 digest of some fits and draws; computed once in a process.
+    """Return the first 16 hexadecimal digits of the SHA-256 digest of some fits and draws; computed once in a process.
 
-    The digest equals `PINNED_FINGERPRINT` on a machine that computes the same bits as others.
+    The digits equal `PINNED_FINGERPRINT` on a machine that computes the same bits as other machines.
     """
     digest = hashlib.sha256()
     for name, array in _arrays():
@@ -56,9 +56,9 @@ def fingerprint() -> str:
 
 
 def sheet(n: int) -> NDArray[np.float64]:
-    """Return n random points (n, 18) on a bent sheet, with the same bits on every machine.
+    """Return n random points (n, 18) on a bent two-dimensional sheet, with the same bits on every machine.
 
-    The two coordinates on the sheet have 12 binary digits, so that float64 holds their products exactly.
+    The two random numbers of a point have 12 binary digits, so that float64 holds their products exactly.
     """
     words = np.random.Philox(key=17).random_raw(2 * n).reshape(n, 2)
     u, v = (words >> np.uint64(52)).T.astype(np.float64) / 2**12
@@ -70,7 +70,7 @@ def sheet(n: int) -> NDArray[np.float64]:
 def solid(n: int) -> NDArray[np.float64]:
     """Return n random points (n, 20) of a five-dimensional solid, with the same bits on every machine.
 
-    The features are five coordinates of 12 binary digits and the products of each two, which float64 holds exactly.
+    The features are five random numbers of 12 binary digits and the products of each two, which float64 holds exactly.
     """
     words = np.random.Philox(key=19).random_raw(_DIMENSIONS * n).reshape(n, _DIMENSIONS)
     places = (words >> np.uint64(52)).astype(np.float64) / 2**12
@@ -91,7 +91,7 @@ def fits() -> Iterator[Posterior]:
 
 
 def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield all arrays that enter the digest, with their names: arrays of each fit, and of three draws from each."""
+    """Yield the arrays that enter the digest with their names: arrays of each fit, and of three draws from each fit."""
     for number, posterior in enumerate(fits()):
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array
@@ -102,7 +102,7 @@ def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _compile_draws() -> None:
-    """Compile the code of draws in another process, without its log, so that only one process says that it compiles."""
+    """Compile the code of draws, in a process of its own; without the log, because the main process logs already."""
     logging.disable()
     warm()
 

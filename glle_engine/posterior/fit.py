@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
-_BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
+_BLOCK_ENTRIES = 1 << 22  # points are placed in blocks whose covariance factors have this many entries: 32 MB
 EXPECTED_DRAWS = 64  # the search for an elimination order may take as much time as it saves in this many draws
 
 
@@ -64,7 +64,7 @@ def fit(
     on_progress: OnProgress = silent,
     **parameters: Unpack[FitParameters],
 ) -> Posterior:
-    r"""Fit a posterior over LLE's reconstruction weights.
+    r"""Fit a posterior over LLE's reconstruction weights, from which embeddings are then drawn.
 
     Computes the kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference
     embedding, the p bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the
@@ -89,14 +89,15 @@ def fit(
     spec : FitSpec, optional
         Defaults to ``FitSpec()``.
     neighbors : optional
-        Neighbors that replace the search (`glle_engine.graph.given.checked_neighbors`), k for each point; `n_neighbors`
-        is then k. The distances among neighbors, which the weights need, still follow from X.
+        Neighbors of each point, in place of the search: indices (n, k), (indices, distances), or a sparse graph (n, n),
+        as explained in `glle_engine.graph.given.checked_neighbors`. `n_neighbors` is then k. The distances among
+        neighbors, which the weights need, are still computed from X.
     on_progress : callable
-        Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
-        "embedding", "posterior", "diagnostics", with landmarks "landmarks" before and "placing" after them. An
-        exception that it raises cancels the fit.
+        Called with (done, total, stage) between blocks of work. The stages are "neighbors", "weights", "embedding",
+        "posterior" and "diagnostics"; with landmarks, "landmarks" comes first, and "placing" last. An exception that
+        the callable raises cancels the fit.
     **parameters
-        Fields of `FitSpec`, in place of the fields of `spec`.
+        Fields of `FitSpec` by name, which override the fields of `spec`.
 
     Returns
     -------
@@ -169,10 +170,11 @@ def _fit_choice(
     indices: NDArray[np.int32] | None,
     max_flops: float = math.inf,
 ) -> Posterior:
-    """Fit a posterior to data (n, d) by a specification that names the number of landmarks, or has none.
+    """Fit a posterior to `data` (n, d) by a specification with a fixed number of landmarks, or without landmarks.
 
-    Raises `TooCostlyError` if a factorization needs more than `max_flops` operations. `space` maps the data to points
-    whose Euclidean distances are the distances of the metric. Other parameters are as for `_fit_located`.
+    `space` maps the data to points whose Euclidean distances are the distances of the metric. `described` has numbers
+    about the data, which become part of the diagnostics. `indices` (n, k) are neighbors that the caller passed, or None
+    to search. Raises `TooCostlyError` if a factorization needs more than `max_flops` floating-point operations.
     """
     if spec.has_landmarks:
         assert isinstance(data, np.ndarray)
@@ -191,7 +193,9 @@ def _fit_on_landmarks(
 ) -> Posterior:
     """Choose landmarks among the points `placed` (n, c), fit a posterior to them, and place the other points.
 
-    Other parameters and errors are as for `_fit_located`.
+    `described` has numbers about the data, which become part of the diagnostics. Raises `DisconnectedGraphError` if the
+    graph of the landmarks is not connected (with disconnected="error"), and `TooCostlyError` if a factorization needs
+    more than `max_flops` floating-point operations.
     """
     assert isinstance(spec.landmarks, int)
     landmarks = chosen_landmarks(Unit.from_data(placed).scale(placed), spec.landmarks, on_progress)
@@ -211,12 +215,13 @@ def _fit_on_landmarks(
 def _place_others(
     fitted: Posterior, all_data: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
 ) -> Posterior:
-    r"""Extend a posterior that was fitted to landmarks to all points.
+    r"""Extend a posterior that was fitted to landmarks (a subset of the points) to all points.
 
     A point that is not a landmark has its k nearest landmarks as neighbors, and the mean weights that a new point would
-    have. The distribution of its weights follows from the noise that was estimated for the landmarks. It is Gaussian,
-    on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A duplicate of a landmark has the landmark's
-    position in every draw. In addition to the result, the function needs memory for one block of points.
+    have. Its weights have a Gaussian distribution on the plane :math:`1^T w = 1`
+    (`glle_engine.weights.constrained`), which follows from the noise that was estimated for the landmarks. A duplicate
+    of a landmark has the landmark's position in every draw. In addition to the result, the function needs memory for
+    one block of points.
 
     Parameters
     ----------
@@ -287,10 +292,10 @@ def _place_others(
 
 
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
-    """Return the specification of a fit for which the caller gives k neighbors of each point.
+    """Return the specification of a fit to which the caller passes k neighbors of each point.
 
-    Its `n_neighbors` is k, and it has no landmarks. Raises `InvalidParameterError` if a parameter contradicts given
-    neighbors, such as another `n_neighbors`.
+    The specification is `spec` with `parameters`, with k as `n_neighbors`, and without landmarks. Raises
+    `InvalidParameterError` if a parameter contradicts the neighbors, such as another `n_neighbors`.
     """
     asked = _merge(spec, parameters)
     n_neighbors = k if asked.has_auto_neighbors else asked.n_neighbors
@@ -314,9 +319,9 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
 
 
 def _require_fixed_candidates(spec: FitSpec) -> None:
-    """Raise `InvalidParameterError` if an option of `spec` needs exactly k given neighbors of every point.
+    """Raise `InvalidParameterError` if an option of `spec` needs the same number of neighbors for every point.
 
-    Only the options are examined: call this if the caller gave some points fewer than k neighbors.
+    Only the options are examined: call this if the user passed fewer neighbors for some points than for others.
     """
     for is_wrong, option, needed in (
         (spec.variant != "constrained", f"variant={spec.variant!r}", Way("variant", "constrained")),
@@ -349,7 +354,7 @@ def _fit_located(
     described : dict
         Numbers about the data (`given_figures`), which become part of the diagnostics.
     indices : (n, k) int32, optional
-        The neighbors that the caller gave, in place of a search.
+        The neighbors that the caller passed, in place of a search; rows of points with fewer than k end with -1.
     max_flops : float
 
     Raises
@@ -392,11 +397,12 @@ def _on_graph(
     kept: NDArray[np.bool_] | None,
     max_flops: float,
 ) -> Posterior:
-    """Fit a posterior on a known neighbor graph: the part of `_fit_located` that depends on the noise model.
+    """Fit a posterior on a known neighbor graph: everything that comes after the search for neighbors.
 
-    `nearest` and `distances` (n, k) are the neighbors of each point and their distances, the nearest first. `kept`
-    (n, k) is False for entries of `nearest` that are no neighbors, if points have fewer than k given neighbors.
-    `described` has numbers about the data and the search, which become part of the diagnostics.
+    `nearest` and `distances` (n, k) are the neighbors of each point and their distances, the nearest first. If the
+    caller passed fewer than k neighbors for some points, `kept` (n, k) is False for the entries of `nearest` that are
+    not neighbors; otherwise it is None. `described` has numbers about the data and the search, which become part of the
+    diagnostics. Raises `TooCostlyError` if a factorization needs more than `max_flops` floating-point operations.
     """
     mean = reference_embedding(
         data, nearest, spec, on_progress, factorizations=EXPECTED_DRAWS, max_flops=max_flops, kept=kept
@@ -433,12 +439,14 @@ class Reference(MeanWeights):
     Attributes
     ----------
     classes : list of int arrays
-        The points of each closed class of the neighbor graph.
+        The points of each closed class of the neighbor graph (a set of points that no edge leaves).
     bridges : list of (int, int)
-        The edges that were added to connect the graph.
+        The edges (start, end) that were added to connect the graph.
     flatness : (k + 1,) float64 or None
-        Thresholds of adaptive neighborhoods.
+        The thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive.kept_candidates`), which new points need;
+        None for fixed neighborhoods.
     problem : Eigenproblem
+        The eigenproblem on this graph, which draws solve for other weights.
     pairs : Eigenpairs
         The p + 1 bottom eigenpairs for the mean weights; one more than the embedding has columns.
     embedding : (n, p) float64
@@ -473,7 +481,8 @@ def reference_embedding(
     spec : FitSpec
     on_progress : callable
     factorizations : int
-        How many factorizations on this graph are expected. The more, the longer a cheap elimination order is searched.
+        How many factorizations on this graph are expected. The more they are, the longer a cheaper elimination order is
+        searched for.
     max_flops : float
         The largest number of floating-point operations that one factorization may need.
     kept : (n, k) bool, optional
@@ -481,7 +490,10 @@ def reference_embedding(
 
     Raises
     ------
-    DisconnectedGraphError, ConvergenceError
+    DisconnectedGraphError
+        If the graph has several components, unless ``disconnected="bridge"``.
+    ConvergenceError
+        If no solver finds the embedding.
     TooCostlyError
         If a factorization needs more than `max_flops` operations.
     InvalidParameterError
@@ -521,9 +533,9 @@ def reference_embedding(
 
 
 def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
-    """Return `spec`, or the default specification for None, with some parameters replaced.
+    """Return `spec`, or the default specification if `spec` is None, with `parameters` in place of its fields.
 
-    Raises `InvalidParameterError` for unknown names, or if `spec` is not a `FitSpec`.
+    Raises `InvalidParameterError` for names that are not fields, or if `spec` is not a `FitSpec`.
     """
     if not isinstance(spec, FitSpec | None):
         raise InvalidParameterError(

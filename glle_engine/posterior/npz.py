@@ -28,7 +28,10 @@ _UNREADABLE = (
 
 
 def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write metadata and arrays to a .npz file that replaces `path` atomically, and is complete after a power cut."""
+    """Write metadata (`head`, JSON-able) and arrays to a .npz file, which replaces `path` atomically.
+
+    After a power cut, `path` is the old file or the complete new file.
+    """
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
@@ -55,6 +58,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     StorageError
         If the file has another format, or is damaged.
     FileNotFoundError
+        If there is no file at `path`.
 
     """
     try:
@@ -78,7 +82,7 @@ def require_array(
 ) -> None:
     """Raise `StorageError` unless an array from a file has this type and shape, and no NaN or infinite entries.
 
-    If `below` is given, all entries must be indices from 0 to below - 1.
+    Unless `below` is None, all entries must be indices from 0 to below - 1. The error calls the array `name`.
     """
     if array.dtype != dtype or array.shape != shape:
         raise inconsistent(
@@ -93,5 +97,8 @@ def require_array(
 
 
 def inconsistent(reason: str) -> StorageError:
-    """Return the error for a file whose arrays and metadata cannot belong to one posterior; `reason` says why not."""
+    """Return the error for a file whose arrays and metadata cannot be those of a saved posterior, because of `reason`.
+
+    `reason` is a clause, such as "the embedding has NaN entries".
+    """
     return StorageError(f"The file of the posterior is damaged, or another program wrote it: {reason}.", remedy=_REMEDY)

@@ -64,8 +64,9 @@ class Extension:
     weights : (m, k) float64
         Rows summing to 1.
     distances : (m,) float64
-        Distance of each new point to its nearest training point: in the units of the data, unless the fit standardizes
-        them or has another metric than Euclidean. A large distance means that the embedding extrapolates.
+        Distance of each new point to its nearest training point. It is in the units of the data, unless the fit
+        standardizes the data or has another metric than Euclidean. A large distance means that the embedding
+        extrapolates.
 
     """
 
@@ -84,9 +85,10 @@ class Extension:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean (m, p) and the covariance (m, p, p) of the positions of the new points over draws.
 
-        The draws are aligned as in `glle_engine.posterior.summary.summarize`, so that a training point has exactly the
-        mean and covariance of the summary. All draws are in memory at once. `reference` (n, p) is
-        `Posterior.embedding`; `on_progress` is called with (round, largest number of rounds, "consensus").
+        The draws are aligned as in `glle_engine.posterior.summary.summarize`, so that a new point that equals a
+        training point has exactly the mean and covariance that the summary has for the training point. All draws are in
+        memory at once. `reference` (n, p) is `Posterior.embedding`; `on_progress` is called with (round, largest number
+        of rounds, "consensus").
 
         Raises
         ------
@@ -111,18 +113,19 @@ def extend(
     """Return the weights of new points (m, d) on a posterior's training data X (n, d), or on its landmarks.
 
     X and the new points may be sparse; with ``metric="precomputed"`` they are distances, X (n, n) and `new` (m, n).
-    Other parameters are the posterior's attributes of the same names.
+    `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are the posterior's attributes of these names.
 
     Raises
     ------
     InvalidShapeError
         If X has another number of points than the posterior, or `new` has another number of features than X.
     DataMismatchError
-        If X is not the training data, because its digest is not `data_sha256`.
+        If X is not the training data: it has another digest than `data_sha256`.
     NotFiniteError
         If a new point has NaN, infinite or masked values; the error names the first.
     OutOfRangeError
-        If a new point is so far from the training data that rounding makes its distances equal, or they overflow.
+        If a new point is so far from the training data that its distances to all training points are equal up to
+        rounding, or overflow.
 
     """
     if is_sparse(X):
@@ -156,7 +159,10 @@ def extend(
 
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
-    """Return the weights of new points on sparse training data; parameters and errors are as for `extend`."""
+    """Return the weights of new points (m, d) on sparse training data X (n, d).
+
+    `spec`, `n_points` and `data_sha256` are attributes of the posterior. Raises the errors of `extend`.
+    """
     data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(finite_matrix(new, "new")), "new")
     assert not isinstance(data, np.ndarray)
     assert not isinstance(points, np.ndarray)
@@ -176,9 +182,10 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
 
 
 def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spec: FitSpec) -> Extension:
-    """Return the weights of new points, given by their distances `points` (m, n) to n training points.
+    """Return the weights of m new points, of which only the distances `points` (m, n) to n training points are known.
 
-    `data` (n, n) are the distances between the training points.
+    `data` (n, n) are the distances between the training points. Raises `InvalidParameterError` for negative distances,
+    and `OutOfRangeError` if a new point is too far away.
     """
     is_negative = points < -DISTANCE_ROUNDING * data.max()
     if is_negative.any():
@@ -198,7 +205,10 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
 
 
 def _require_near(away: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` if a new point is too far away: `away` (m,) are distances to data of extent one."""
+    """Raise `OutOfRangeError` if a new point is so far from the data that rounding makes all its distances equal.
+
+    `away` (m,) are the distances of the new points, in a unit in which the data have an extent of about one.
+    """
     row = int(np.argmax(away))
     if away[row] > FARTHEST:
         raise too_far(row, float(away[row]))
@@ -206,12 +216,14 @@ def _require_near(away: NDArray[np.float64]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Attachment(MeanWeights):
-    """Neighbors of points in a data set, and the points' weights on them, before duplicates get their own position.
+    """Neighbors of m points in a data set, and the weights that reconstruct the points from these neighbors.
+
+    A point that equals a neighbor has general weights here, too; `extension` gives it the neighbor's position.
 
     Attributes
     ----------
     same : (m, k) bool
-        Which neighbors are exact duplicates of the point.
+        Which neighbors equal the point.
     distances : (m,) float64
         Distance of each point to its nearest neighbor.
 
@@ -221,7 +233,7 @@ class Attachment(MeanWeights):
     distances: NDArray[np.float64]
 
     def extension(self) -> Extension:
-        """Return the weights as an `Extension`, in which duplicates of a point share its whole weight equally."""
+        """Return the weights as an `Extension`; a point that equals some neighbors has equal weights on these alone."""
         weights, neighbors, equal = self.weights.copy(), self.neighbors.copy(), self.same.any(axis=1)
         same = self.same[equal]
         weights[equal] = same / same.sum(axis=1, keepdims=True)
@@ -236,11 +248,12 @@ def attach(
     flatness: NDArray[np.float64] | None = None,
     nearest: NDArray[np.int32] | None = None,
 ) -> Attachment:
-    """Return the k nearest rows of data (n, d) for each point (m, d), and the weights that reconstruct the point.
+    """Find the k nearest rows of `data` (n, d) for each of `points` (m, d), and the weights that reconstruct the point.
 
-    ``spec.n_neighbors`` is k <= n, and ``spec.noise`` selects LLE's weights or the weights of tangent noise
+    ``spec.n_neighbors`` is k <= n, and ``spec.noise`` selects LLE's weights or the mean weights of tangent noise
     (`glle_engine.weights.lle`). `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
-    (`glle_engine.graph.adaptive`). `nearest` (m, k) are the nearest rows, if the caller knows them already.
+    (`glle_engine.graph.adaptive`); None for fixed neighborhoods. `nearest` (m, k) are the nearest rows if the caller
+    knows them already, else None.
     """
     k, p = spec.n_neighbors, spec.n_components
     frames: NDArray[np.float64] | None = None
@@ -262,7 +275,10 @@ def attach(
 def reconstruct(
     data: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return generated data (n, d): row i is the weighted sum of the neighbors of point i among the data (n, d)."""
+    """Return generated data (n, d): row i is the sum of the `neighbors` of point i times their `weights` (n, k).
+
+    `neighbors` (n, k) are row numbers of `data` (n, d).
+    """
     rebuilt = np.empty(data.shape)
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
     for start in range(0, len(data), rows):
@@ -274,7 +290,7 @@ def reconstruct(
 def combine(
     weights: NDArray[np.float64], neighbors: NDArray[np.int32], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the weighted sums (m, p) of rows of `values`: weights[i, j] * values[neighbors[i, j]], added over j."""
+    """Return weighted sums (m, p) of rows of `values`: row i is sum_j weights[i, j] * values[neighbors[i, j]]."""
     total = weights[:, :1] * values[neighbors[:, 0]]
     for j in range(1, weights.shape[1]):
         total += weights[:, j, None] * values[neighbors[:, j]]

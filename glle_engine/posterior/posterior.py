@@ -64,9 +64,9 @@ _ARRAYS = {
     "scale": "scale",
 }
 _REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
-_SUM_TOLERANCE = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
-_MAX_WEIGHT = 2.0**480  # largest weight in a file; squared sums of weights and of residuals then stay finite
-_MAX_DEVIATION = 1e-2  # deviation of an embedding in a file from (1/n) Y^T Y = I; fits leave at most some 1e-6
+_SUM_TOLERANCE = 1e-6  # sums of weights in a file may deviate from 1 by this, relative to the largest weight
+_MAX_WEIGHT = 2.0**480  # weights in a file may be this large: sums of their squares, near 2^960, stay below 2^1024
+_MAX_DEVIATION = 1e-2  # an embedding in a file may deviate from (1/n) Y^T Y = I by this; fits deviate by 1e-6 at most
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,8 +80,8 @@ class Posterior(PointResult):
     spec : FitSpec
         The parameters of the fit. In place of "auto" they have the values that the fit chose.
     neighbors : (n, k) int32
-        The kNN graph, each row ascending. With adaptive neighborhoods, only the entries for which `distribution.kept`
-        is True are neighbors.
+        The kNN graph, each row ascending. If points have different numbers of neighbors, as with adaptive
+        neighborhoods, only the entries for which `distribution.kept` is True are neighbors.
     distribution : WeightDistribution
         Mean, covariance factor and prior of the weights.
     embedding : (n, p) float64
@@ -95,11 +95,12 @@ class Posterior(PointResult):
     pins : (c,) int32
         One point of each closed class (a set of points that no edge of the graph leaves). The solver makes I - W
         nonsingular by adding 1 to the diagonal at these points (`glle_engine.eigen.eigenproblem`). Empty for the
-        published variant.
+        published variant, whose I - W is nonsingular.
     diagnostics : Diagnostics
-        Numbers that describe the fit, and notes in words.
+        Numbers that describe the fit, and notes as text.
     flatness : (k + 1,) float64, optional
-        Thresholds for adaptive neighborhoods of new points (`glle_engine.graph.adaptive`).
+        Thresholds that select the neighbors of new points with adaptive neighborhoods (`glle_engine.graph.adaptive`);
+        None with fixed neighborhoods.
     version : str
         The version of the engine that computed the fit.
     data_sha256 : str or None
@@ -109,7 +110,8 @@ class Posterior(PointResult):
         landmarks; `order`, `pins` and `eigenvalues` belong to the eigenproblem of the m landmarks; and `embedding` has
         (1/m) Y^T Y = I over the landmarks.
     center, scale : (d,) float64, optional
-        What the fit subtracted from each feature, and by what it divided the feature; None without standardization.
+        To standardize the data, the fit subtracted `center` from each feature, and divided the feature by `scale`. Both
+        are None without standardization.
 
     """
 
@@ -149,12 +151,15 @@ class Posterior(PointResult):
 
     @property
     def sigma(self) -> NDArray[np.float64] | None:
-        """sigma_i (n,), with its sign, of the published em with spherical covariance (GLLE Eq. 29); otherwise None."""
+        """The sigma_i (n,) of GLLE Eq. 29, which may be negative, if they were fitted; None otherwise.
+
+        They are fitted with variant="published", method="em" and covariance="spherical".
+        """
         return self.distribution.sigma
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Warnings and remarks of the fit about data, graph and solution, in words."""
+        """Warnings and remarks about the data, the graph and the solution of the fit, as text."""
         return self.diagnostics.notes
 
     @property
@@ -164,29 +169,33 @@ class Posterior(PointResult):
 
     @cached_property
     def eigenproblem(self) -> Eigenproblem:
-        """The eigenproblem that each draw solves for its weights; with landmarks, it is that of the landmarks only."""
+        """The eigenproblem that each draw solves for its weights; with landmarks, it is of the landmarks only."""
         neighbors = self.neighbors if self.placement is None else self.placement.positions(self.placement.landmarks)
         return Eigenproblem(Pattern(neighbors, self.order), self.pins)
 
     @cached_property
     def placement(self) -> Placement | None:
-        """What places the points that are not landmarks in a draw of the landmarks; None without landmarks."""
+        """Places the points that are not landmarks in a draw of the landmarks; None if all points were fitted."""
         return None if self.landmarks is None else Placement(self.distribution, self.neighbors, self.landmarks)
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
-        """Computes four draws at once; None for few points or several closed classes, whose draws are solved singly."""
+        """The solver that computes four draws at once; None if draws are solved one by one.
+
+        It is None for at most 80 points, and if the kNN graph has several closed classes (sets of points that no edge
+        leaves).
+        """
         return self.eigenproblem.lane_solver(self._reference)
 
     @cached_property
     def sampler(self) -> Sampler:
-        """What draws weights and embeddings from this posterior, made once and used by all methods that draw."""
+        """Draws weights and embeddings from this posterior, for all methods that draw; made when it is first needed."""
         distribution = self.distribution if self.placement is None else self.distribution.at(self.placement.landmarks)
         return Sampler(distribution, self.eigenproblem, self.lane_solver, self._reference, self.placement)
 
     @cached_property
     def _reference(self) -> NDArray[np.float64]:
-        """The embedding at the mean weights, of the landmarks only if there are landmarks."""
+        """The embedding at the mean weights; if there are landmarks, only their rows."""
         return self.embedding if self.landmarks is None else self.embedding[self.landmarks]
 
     def weights(
@@ -200,10 +209,11 @@ class Posterior(PointResult):
         Parameters
         ----------
         index, seed : int
-            In [0, 2^64).
+            The key of the random numbers; both in [0, 2^64).
         scale : float
             The factor a >= 0 on the covariance; 0 gives the mean.
         source : {"posterior", "prior"}
+            The distribution to draw from.
 
         Returns
         -------
@@ -213,7 +223,8 @@ class Posterior(PointResult):
         Raises
         ------
         InvalidParameterError
-            For a number outside its range, or if the posterior has no prior (published, direct).
+            For a number outside its range, or for the prior after a fit with variant="published" and method="direct",
+            which has none.
 
         """
         return self.sampler.weights(DrawKey(index, seed, scale), source)
@@ -245,7 +256,7 @@ class Posterior(PointResult):
         InvalidParameterError
             As for `weights`.
         ConvergenceError
-            If every solver's eigenvectors fail the test of accuracy.
+            If the eigenvectors of every solver fail the accuracy test.
 
         """
         return next(self.sampler.draws([DrawKey(index, seed, scale)], source, align))
@@ -263,7 +274,7 @@ class Posterior(PointResult):
         """Return the draws with index first, ..., first + n_draws - 1, with the same bits as from `draw`, but faster.
 
         The result is an iterator, which computes four draws at a time. Several threads may compute parts of a range at
-        the same time, each by its own call.
+        the same time if each thread calls this method for its part. Other arguments and errors are as for `draw`.
         """
         n_draws, first = check_integer("n_draws", n_draws, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + n_draws))
@@ -288,9 +299,9 @@ class Posterior(PointResult):
         scale: float = 1.0,
         source: Source = "posterior",
     ) -> Summary:
-        """Return the mean, spread and stability of each point over `n_draws` draws; other arguments as for `draws`.
+        """Return the mean position, spread and stability of each point over `n_draws` draws.
 
-        Raises `InvalidParameterError` for fewer than two draws.
+        The draws are those of `draws` with the same arguments. Raises `InvalidParameterError` for fewer than two draws.
         """
         draws = self.draws(n_draws, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)
@@ -298,7 +309,8 @@ class Posterior(PointResult):
     def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:
         """Return the weights of new points (m, d) on the fit's data X (n, d), which place the new points in any draw.
 
-        Errors as for `glle_engine.posterior.placement.extend`.
+        Raises `InvalidShapeError` for another number of points or features, `DataMismatchError` if X is not the data of
+        the fit, `NotFiniteError` for NaN or infinite values, and `OutOfRangeError` for points that are too far away.
         """
         return extend(
             X,
@@ -314,24 +326,26 @@ class Posterior(PointResult):
         """Embed new points (m, d) in the reference embedding by LLE weights on the data X (n, d) of the fit.
 
         A training point gets exactly its own coordinates; if it has exact duplicates, it gets the mean of their
-        coordinates. Each point is embedded independently of the others. Errors as for `extend`.
+        coordinates. The coordinates of a new point do not depend on the other new points. Raises the errors of
+        `extend`.
         """
         return self.extend(X, new).embed(self.embedding)
 
     def reconstruct(self, X: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Generate data (n, d): point i is the sum of its neighbors times weights (n, k) (GLLE, Algorithm 1).
+        """Generate data (n, d): point i is the sum of its neighbors times `weights` (n, k) (GLLE, Algorithm 1).
 
-        The published em adds the mean of the data, as its model does. `X` (n, d) is the data of the fit; other data
-        raise `DataMismatchError`, and metrics other than Euclidean raise `InvalidParameterError`. If the fit
-        standardizes the data, the generated data are in the original units.
+        With variant="published" and method="em", whose model centers the data, the mean of the data is added. `X`
+        (n, d) is the data of the fit. If the fit standardizes the data, the generated data are in the original units.
+        Raises `DataMismatchError` for other data, `InvalidShapeError` for weights of another shape, and
+        `InvalidParameterError` for sparse data and for metrics other than Euclidean.
         """
         require_restorable(self.spec.metric)
         if is_sparse(X):
             raise InvalidParameterError(
-                "Data that are generated from sparse data would not be sparse: each row would have entries in all "
-                "columns of its neighbors.",
-                remedy="Multiply some rows: scipy.sparse.csr_array((weights.ravel(), posterior.neighbors.ravel(), "
-                "range(0, n * k + 1, k)), shape=(n, n)) @ X.",
+                "Data cannot be generated from sparse data by this method, because the result would be nearly dense: "
+                "each row has entries in all columns in which a neighbor has one.",
+                remedy="Multiply drawn weights with X yourself: W = scipy.sparse.csr_array((weights.ravel(), "
+                "posterior.neighbors.ravel(), range(0, n * k + 1, k)), shape=(n, n)); W[rows] @ X.",
             )
         require_training_data(X, self.data_sha256)
         data, weights = finite_matrix(X), numbers_of(weights, "the weights")
@@ -342,7 +356,7 @@ class Posterior(PointResult):
                 remedy=f"Give the data of the fit, and weights of shape {self.mean.shape}, such as `Posterior.weights` "
                 "returns.",
             )
-        if self.spec.variant == "constrained":  # weights that sum to one commute with the standardization
+        if self.spec.variant == "constrained":  # weights sum to one, so that standardizing would change nothing
             return reconstruct(data, self.neighbors, weights)
         space = Space.from_data(data, self.spec)
         placed = space.points(data)
@@ -352,7 +366,7 @@ class Posterior(PointResult):
     def locate(self, X: ArrayLike) -> Data:
         """Return the fit's data X (n, d) as points whose Euclidean distances are the distances of the fit's metric.
 
-        With ``metric="precomputed"``, X are distances, which are returned as `Distances`.
+        With ``metric="precomputed"``, X (n, n) are distances, and the result is a `Distances`.
         """
         data = finite_matrix(X)
         if self.spec.metric == "precomputed":
@@ -360,12 +374,12 @@ class Posterior(PointResult):
         return Space.from_data(data, self.spec).points(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to store, by name; with the metadata of `head`, `from_parts` rebuilds the posterior."""
+        """Return the arrays to store, by name; `from_parts` rebuilds a posterior from these arrays and from `head`."""
         named = {name: attrgetter(path)(self) for name, path in _ARRAYS.items()}
         return {name: array for name, array in named.items() if array is not None}
 
     def head(self) -> dict[str, Any]:
-        """Return all that is not an array as a JSON-able dictionary, for `from_parts`."""
+        """Return the metadata to store: all that is not an array, as a JSON-able dictionary, for `from_parts`."""
         return {
             "version": self.version,
             "data_sha256": self.data_sha256,
@@ -398,12 +412,15 @@ class Posterior(PointResult):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to an uncompressed .npz file without pickle, which replaces `path` atomically."""
+        """Write the posterior to an uncompressed .npz file without pickle; the file replaces `path` atomically."""
         npz.save(path, self.head(), self.arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a posterior of this class from a file, with the checks and errors of `glle_engine.load`."""
+        """Read a posterior of this class from a file that `save` wrote, and check its contents.
+
+        Raises `StorageError` if the file has another format or is damaged, as `glle_engine.load` does.
+        """
         head, arrays = npz.load(path)
         try:
             head = {**head, "prior_mean": check_positive("prior_mean", head["prior_mean"], zero=True)}
@@ -435,7 +452,11 @@ def load(path: str | os.PathLike[str]) -> Posterior:
 
 
 def _require_arrays(posterior: Posterior) -> None:
-    """Raise `StorageError` if an array from a file is missing, not needed, or has a wrong type, shape or range."""
+    """Raise `StorageError` if an array of a posterior from a file is wrong.
+
+    An array is wrong if it is missing, if it is there although the parameters forbid it, or if its type, shape or range
+    does not fit the parameters.
+    """
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
         raise npz.inconsistent(f"data_sha256 is {posterior.data_sha256!r:.50}, not a text")
@@ -500,7 +521,8 @@ def _require_arrays(posterior: Posterior) -> None:
 def _require_graph(posterior: Posterior) -> None:
     """Raise `StorageError` unless neighbors, elimination order and pins from a file are valid for one neighbor graph.
 
-    The pins must be one point of each closed class of the graph, and there must be enough points for the parameters.
+    The pins must be exactly one point of each closed class of the graph (a set of points that no edge leaves), and
+    there must be enough points for the parameters.
     """
     graph, kept, m = posterior.neighbors, posterior.distribution.kept, len(posterior.order)
     noun = "point" if posterior.landmarks is None else "landmark"
@@ -530,7 +552,7 @@ def _require_graph(posterior: Posterior) -> None:
 def _require_weights(distribution: WeightDistribution) -> None:
     """Raise `StorageError` if weights from a file are so large that their squares overflow, or do not sum to one.
 
-    Weights of the published variant need not sum to one.
+    Only weights of the constrained variant have to sum to one.
     """
     for name, array in (
         ("mean", distribution.mean),
@@ -553,7 +575,10 @@ def _require_weights(distribution: WeightDistribution) -> None:
 
 
 def _require_embedding(posterior: Posterior) -> None:
-    """Raise `StorageError` unless a file's embedding has mean 0 and (1/n) Y^T Y = I, and eigenvalues ascend from 0."""
+    """Raise `StorageError` unless the embedding from a file has mean 0 and (1/n) Y^T Y = I, and eigenvalues are valid.
+
+    Eigenvalues are valid if they ascend and are not negative. With landmarks, the embedding is checked for these alone.
+    """
     rows = slice(None) if posterior.landmarks is None else posterior.landmarks
     Y, values = posterior.embedding[rows], posterior.eigenvalues
     with np.errstate(over="ignore", invalid="ignore"):

@@ -3,7 +3,7 @@ r"""Draw embeddings from a posterior; a draw has the same bits alone and among s
 With landmarks, a draw solves the eigenproblem for the m landmarks, and places the other points by drawn weights on the
 landmarks. The key (seed, index) of a draw selects a random stream of standard normal numbers, which are used in rows of
 k numbers. The weights of landmark i use row i, and the weights of the q-th other point use row
-:math:`4 \lceil m / 4 \rceil + q`. The weights of a point therefore depend on (seed, index) and the point only.
+:math:`4 \lceil m / 4 \rceil + q`. The random numbers of a point therefore depend on (seed, index) and the point only.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     from glle_engine.weights.gaussian import WeightDistribution
 
 T = TypeVar("T")
-_BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
+_BLOCK_ENTRIES = 1 << 22  # points are placed in blocks whose covariance factors have this many entries: 32 MB
 
 
 def no_prior() -> InvalidParameterError:
-    """Return the error for draws from the prior of a published direct posterior, which has no prior."""
+    """Return the error for draws from the prior after a fit with variant="published" and method="direct".
+
+    This method has no prior.
+    """
     return InvalidParameterError(
         "The published direct method has no prior to draw from.",
         remedy=f"Use {Way('source', 'posterior')}, or {Way('method', 'em')}, or {Way('variant', 'constrained')}.",
@@ -50,7 +53,7 @@ def no_prior() -> InvalidParameterError:
 
 @dataclass(frozen=True)
 class DrawKey:
-    """Index, seed and scale, which identify one draw of a posterior; numpy numbers become Python numbers.
+    """Index, seed and scale, which identify one draw of a posterior; numpy integers become int, and numpy floats float.
 
     Attributes
     ----------
@@ -92,14 +95,16 @@ class Draw(PointResult):
     index, seed, scale
         See `DrawKey`.
     source : {"posterior", "prior"}
+        The distribution from which the weights were drawn.
     align : {"procrustes", "none"}
+        Whether the embedding was rotated to the reference embedding.
     embedding : (n, p) float64
-        (1/n) Y^T Y = I; columns sum to zero for constrained posteriors.
+        (1/n) Y^T Y = I. With variant="constrained", columns sum to zero. With landmarks, both hold for the landmarks.
     eigenvalues : (p,) float64, ascending
         Eigenvalues of M = (I - W)^T (I - W), without the eigenvalue of the constant vector.
     diagnostics : dict
-        JSON-able: how the draw was solved (`glle_engine.eigen.eigenpairs.Eigenpairs.diagnostics`), the solvers that
-        were "rejected" before with the reasons, and the Procrustes "disparity" to the reference embedding.
+        JSON-able: how the draw was solved (`glle_engine.eigen.eigenpairs.Eigenpairs.diagnostics`), under "rejected" why
+        the results of other solvers were rejected, and the Procrustes "disparity" to the reference embedding.
 
     """
 
@@ -119,14 +124,16 @@ class Draw(PointResult):
 class Placement:
     """Places the points that are not landmarks in a draw of the landmarks, by drawn weights on the landmarks.
 
+    Landmarks are the subset of the points for which the eigenproblem is solved.
+
     Attributes
     ----------
     distribution : WeightDistribution
-        Distribution of the weights of all n points.
+        The distribution of the weights of all n points.
     neighbors : (n, k) int32
-        The nearest landmarks of each point, as rows of the data.
+        The nearest landmarks of each point, as row numbers of the data.
     landmarks : (m,) int32
-        Rows of the landmarks, ascending.
+        The row numbers of the landmarks, ascending.
 
     """
 
@@ -136,22 +143,25 @@ class Placement:
 
     @cached_property
     def others(self) -> NDArray[np.intp]:
-        """Rows of the points that are not landmarks, ascending."""
+        """Row numbers of the points that are not landmarks, ascending."""
         return np.setdiff1d(np.arange(len(self.neighbors)), self.landmarks, assume_unique=True)
 
     @cached_property
     def _places(self) -> NDArray[np.int32]:
-        """Index (n,) of each landmark into `landmarks`; other rows have no meaning."""
+        """The position (n,) of each landmark in `landmarks`; the entries of other points have no meaning."""
         places = np.zeros(len(self.neighbors), np.int32)
         places[self.landmarks] = np.arange(len(self.landmarks))
         return places
 
     def positions(self, points: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the neighbors (r, k) of the points with row numbers `points` (r,), as indices into `landmarks`."""
+        """Return the neighbors (r, k) of the points with row numbers `points` (r,), as positions in `landmarks`."""
         return np.asarray(self._places[self.neighbors[points]])
 
     def complete(self, known: NDArray[np.float64], key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights (n, k) of all points in a draw, given the weights `known` (m, k) of the landmarks."""
+        """Draw the weights of the points that are not landmarks, and return the weights (n, k) of all points in a draw.
+
+        `known` (m, k) are the weights of the landmarks in this draw, and `source` is "posterior" or "prior".
+        """
         weights = np.empty(self.neighbors.shape)
         weights[self.landmarks] = known
         for rows, counter in self._blocks():
@@ -160,7 +170,7 @@ class Placement:
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
-        """Return draws of all points from draws of the landmarks, which must all have the same `source`."""
+        """Return draws with the positions of all points, from draws of the landmarks, which must have one `source`."""
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
             whole[self.landmarks] = draw.embedding
@@ -169,9 +179,10 @@ class Placement:
         return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
 
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
-        """Write the positions of the points that are not landmarks into the embeddings `wholes`, one for each draw.
+        """Write the positions of the points that are not landmarks into the embeddings `wholes` (n, p), one for each.
 
-        There are at most `LANES` draws, because compiled code places that many at once.
+        `draws` has the positions of the landmarks. There are at most `LANES` draws, because compiled code places this
+        many at once.
         """
         filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first draw
         p = draws[0].embedding.shape[1]
@@ -192,7 +203,7 @@ class Placement:
     def _blocks(self) -> Iterator[tuple[slice, int]]:
         """Yield slices of `others` whose covariance factors take 32 MB at most, and where their random numbers begin.
 
-        The second value is a counter of the draw's random stream, of which each counter gives four numbers.
+        Random numbers begin at a counter of the draw's random stream, in which each counter gives four numbers.
         """
         k, n = self.neighbors.shape[1], len(self.others)
         size = POINTS_PER_GROUP * max(1, _BLOCK_ENTRIES // (POINTS_PER_GROUP * k * k))
@@ -208,13 +219,16 @@ class Sampler:
     Attributes
     ----------
     distribution : WeightDistribution
+        The distribution of the weights.
     problem : Eigenproblem
+        Solves for the embedding of one draw.
     solver : LaneSolver or None
         Solves several draws at once; None if draws are solved one by one.
     reference : (n, p) float64
-        Embedding that draws are aligned to.
+        The embedding to which draws are rotated.
     placement : Placement, optional
-        Places the points that are not landmarks. All attributes above then belong to the landmarks.
+        With landmarks (a subset of the points), places the other points. All attributes above then belong to the
+        landmarks. None if there are no landmarks.
 
     """
 
@@ -225,13 +239,19 @@ class Sampler:
     placement: Placement | None = None
 
     def weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights (n, k) of all points in one draw, from the posterior or the prior (`source`)."""
+        """Return the weights (n, k) of all points in one draw, from the posterior or the prior (`source`).
+
+        Raises `InvalidParameterError` for another `source`, or if there is no prior.
+        """
         self._check_source(source)
         weights = self._weights(key, source)
         return weights if self.placement is None else self.placement.complete(weights, key, source)
 
     def draws(self, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
-        """Return an iterator over the draws with these keys, which computes `LANES` draws when the next is needed."""
+        """Return an iterator over the draws with these keys, which computes four draws whenever it needs the next one.
+
+        Raises `InvalidParameterError` for unknown values of `source` or `align`, or if there is no prior.
+        """
         self._check_source(source)
         check_choice("align", align, get_args(Align))
         groups = _split(keys, LANES if self.solver else 1)
@@ -241,7 +261,7 @@ class Sampler:
         return itertools.chain.from_iterable(map(self.placement.place, _split(drawn, LANES)))
 
     def _weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights of one draw for the points of the eigenproblem, which are only the landmarks if any."""
+        """Return the weights of one draw, for all points or, if there are landmarks, for the landmarks only."""
         return self.distribution.draw((key.seed, key.index), key.scale, source)
 
     def _check_source(self, source: Source) -> None:
@@ -250,7 +270,10 @@ class Sampler:
             raise no_prior()
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
-        """Return the draws of at most `LANES` keys, solved together; inaccurate draws are solved again, one by one."""
+        """Return the draws of at most `LANES` keys, which are solved together.
+
+        If the solution of a draw is rejected as inaccurate, the draw is solved again, alone.
+        """
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
@@ -264,15 +287,18 @@ class Sampler:
 
     @cached_property
     def _prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean (n, k) and covariance factor (n, k, k) of the prior; kept, because computing them takes time."""
+        """Mean (n, k) and covariance factor (n, k, k) of the prior; cached, because computing them takes time."""
         return self.distribution.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
-        """Return the eigenpairs of one draw, solved alone; `rejected` are the reasons why earlier solvers failed."""
+        """Return the eigenpairs of one draw, solved alone; `rejected` says why earlier results were rejected."""
         return self.problem.solve(self._weights(key, source), self.reference.shape[1], rejected=rejected)
 
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
-        """Return the draw whose embedding is the eigenvectors, scaled (GLLE Eq. 37-43) and aligned to the reference."""
+        """Return the draw whose embedding is the eigenvectors in `pairs`, scaled to unit variance (GLLE Eq. 37-43).
+
+        The embedding is rotated to the reference unless `align` is "none".
+        """
         embedding = math.sqrt(len(pairs.vectors)) * pairs.vectors
         aligned, disparity = aligned_to(embedding, self.reference, centered=self.distribution.constrained)
         embedding = aligned if align == "procrustes" else sign_convention(embedding)
@@ -281,6 +307,6 @@ class Sampler:
 
 
 def _split(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of `size` items; the last list may be shorter."""
+    """Yield the items in lists of `size` items each; the last list may be shorter."""
     remaining = iter(items)
     return iter(lambda: list(itertools.islice(remaining, size)), [])

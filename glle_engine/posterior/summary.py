@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from glle_engine.posterior.sampler import Draw
 
-# If the mean disparity of draws to the reference is above this threshold, the draws share less than a quarter of their
-# variance with the reference. The mean disparity of 40 draws at k = 10 was .01 to .19 on rolls and sheets, .28 on the
-# digits, and .83 on the standardized wine data.
+# A note warns if the mean Procrustes disparity of draws to the reference is above this: the draws then share less than
+# a quarter of their variance with the reference. The mean disparity of 40 draws at k = 10 was .01 to .19 on rolls and
+# sheets, .28 on the digits, and .83 on the standardized wine data.
 UNRELATED = 0.75
 
 
@@ -41,15 +41,16 @@ class Summary(PointResult):
     spread : (n,) float64
         Root of the trace of `covariance`, in units of the embedding, whose coordinates have unit variance.
     stability : (n,) float64 in [0, 1]
-        Mean share of a point's neighbors in the consensus that are its neighbors in a draw.
+        The share of a point's nearest neighbors in the consensus that are also its nearest neighbors in a draw,
+        averaged over the draws.
     eigenvalues : (m, p) float64
-        Of each draw, ascending.
+        The eigenvalues of each draw, ascending.
     relative_gaps : (m,) float64
-        (lambda_{p+1} - lambda_p) / lambda_{p+1} of each draw; if it is near 0, coordinates p and p + 1 can swap.
-        NaN if the solver did not estimate lambda_{p+1}.
+        (lambda_{p+1} - lambda_p) / lambda_{p+1} of the eigenvalues of each draw. If it is near 0, coordinates p and
+        p + 1 can swap. NaN if the solver did not estimate lambda_{p+1}.
     agreement : (m,) float64 in [0, 1]
-        Mean squared cosine of the principal angles between the spans of each draw and of the reference; 1 if the spans
-        are equal.
+        Mean squared cosine of the principal angles between the column space of each draw and the column space of the
+        reference; 1 if these are equal.
     notes : tuple of Note
         A warning if the draws have little in common with the reference embedding.
 
@@ -83,10 +84,11 @@ def summarize(
     Parameters
     ----------
     draws
+        At least two draws.
     reference : (n, p) float64
         `Posterior.embedding`, to which the consensus, the mean of the aligned draws, is rotated.
     n_neighbors
-        Number k of neighbors that are compared for the stability of a point.
+        How many nearest neighbors of a point are compared for its stability.
     on_progress
         Called with (done, all, stage), for the stages "consensus" (rounds) and "stability" (draws). An exception
         that it raises cancels the summary.
@@ -117,10 +119,10 @@ def summarize(
 def neighbor_stability(
     embeddings: NDArray[np.float64], original: NDArray[np.float64], k: int, on_progress: OnProgress = silent
 ) -> NDArray[np.float64]:
-    """Return which share of each point's k nearest points in `original` (n, p) are still among its k nearest elsewhere.
+    """Return the share (n,) of each point's k nearest neighbors in `original` (n, p) that it keeps in other embeddings.
 
-    The share (n,) is in [0, 1], averaged over the `embeddings` (m, n, p). `on_progress` is called with (embeddings
-    done, m, "stability").
+    A neighbor is kept if it is also among the k nearest neighbors of the point in the other embedding. The share is
+    averaged over the `embeddings` (m, n, p). `on_progress` is called with (embeddings done, m, "stability").
     """
     expected = kneighbors(np.ascontiguousarray(original), k)[0]
     kept = np.zeros(len(original))
@@ -137,7 +139,7 @@ def _relative_gap(draw: Draw) -> float:
 
 
 def _basis(Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return an orthonormal basis (n, p) of the span of the columns."""
+    """Return an orthonormal basis (n, p) of the column space of Y (n, p)."""
     return dense.svd(Y)[0]
 
 

@@ -56,17 +56,18 @@ if TYPE_CHECKING:
     from glle_engine.weights.lle import MeanWeights
 
 _BLOCK_ENTRIES = 1 << 20
-_TILE_COLUMNS = 512  # the matrix of second moments is computed in tiles of this width
+_TILE_COLUMNS = 512  # the matrix of second moments (d, d) is computed in tiles of this width, to save memory
 _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
-    """Return the rule for the noise variance, "dirichlet" or "ml": the parameter `variance`, or a choice for "auto".
+    """Return the rule for the noise variance, "dirichlet" or "ml": `spec.variance`, or a choice if that is "auto".
 
     The k - 1 free weights of a point can reconstruct k - 1 directions exactly. If the residuals lie in fewer
-    `directions` (the result of `residual_dimension`), they come from the ridge and say nothing about the noise, so that
-    "auto" chooses dirichlet. With tangent noise "auto" also chooses dirichlet, because this noise already tells the
-    directions along the sheet from the directions off it. Otherwise "auto" chooses ml.
+    `directions` (the result of `residual_dimension`), the residuals come from the ridge and say nothing about the
+    noise, so that "auto" chooses dirichlet. With tangent noise "auto" also chooses dirichlet, because this noise
+    already tells the directions along the sheet from the directions off it. Otherwise "auto" chooses ml (maximum
+    likelihood).
     """
     if spec.variance != "auto":
         return spec.variance
@@ -77,16 +78,18 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """How the noise variance of every point follows from its neighborhood: a rule, and the numbers that it needs.
+    """How the variance of the reconstruction noise of a point follows from its neighborhood: a rule and its numbers.
 
     Attributes
     ----------
     variance : {"dirichlet", "ml"}
-        The rule; see `constrained_distribution`.
+        The rule, as explained in `constrained_distribution`.
     dimension : float
-        nu, by which the rule ml divides: the number of directions of the residuals, plus p for method="direct".
+        The number nu by which the rule ml divides: the effective number of directions of the reconstruction residuals,
+        plus p for method="direct".
     unit_ratio : float
-        The factor c by which method="direct" converts the embedding to the units of the data; 0 for method="em".
+        The factor c by which method="direct" converts squared distances in the embedding to the unit of the data; 0 for
+        method="em".
 
     """
 
@@ -104,10 +107,10 @@ class NoiseModel:
         directions: float,
         kept: NDArray[np.bool_] | None = None,
     ) -> Self:
-        """Return the noise model of a fit to the data X with the reference embedding (n, p).
+        """Return the noise model of a fit to the data X with the reference `embedding` (n, p).
 
-        `directions` is the result of `residual_dimension`, and `kept` (n, k) says which `neighbors` (n, k) are used;
-        None means all.
+        `directions` is the effective number of directions of the residuals (`residual_dimension`). `kept` (n, k) says
+        which of the `neighbors` (n, k) are used; None means all.
         """
         direct = spec.method == "direct"
         unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
@@ -131,7 +134,7 @@ def constrained_distribution(
     ----------
     X : (n, d) float64, Distances or SparsePoints
     mean : MeanWeights
-        The neighbors, and LLE's weights or the mean weights for tangent noise.
+        The neighbors of the points, and the mean of the weights: LLE's weights, or the mean for tangent noise.
     embedding : (n, p) float64
         The reference embedding, which method="direct" uses.
     spec : FitSpec
@@ -171,9 +174,10 @@ def distribution_at(
 ) -> tuple[WeightDistribution, NDArray[np.float64]]:
     """Return the distribution of each point's weights under the noise model of a fit, and the relative noise (n,).
 
-    The relative noise is s_i^2 / tr(G_i), the noise variance over the size of the neighborhood. The points are the rows
-    of X, or new `points` (m, d) at positions `places` (m, p) in the embedding. `known` are the mean weights of these
-    points. The other arguments are as for `constrained_distribution`.
+    The relative noise is the variance s_i^2 of the noise over tr(G_i), the sum of the squared distances of the point to
+    its neighbors. The points are the n rows of X, or n new `points` (n, d) at the positions `places` (n, p) in the
+    embedding, and `known` has the neighbors and mean weights of these points. The other arguments are the same as for
+    `constrained_distribution`.
     """
     neighbors, kept = known.neighbors, known.kept
     n, k = neighbors.shape
@@ -190,7 +194,7 @@ def distribution_at(
         root = ridge_factor(precision)
         center, minimum = dense.affine_solution(root, None if kept is None else kept_of_rows)
         if noise.variance == "dirichlet":
-            ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of the trace of G_i
+            ratio = spec.reg / (count * (count + 1))  # the noise variance over tr(G_i), as in the line for "ml"
         else:
             ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
         mean[rows] = center if spec.mean == "derived" else known.weights[rows]
@@ -204,18 +208,22 @@ def distribution_at(
 
 
 def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> float:
-    """Return c = mean tr(G) / mean tr(D_y^T D_y), which converts squares in the embedding Y to the unit of the data."""
+    """Return the factor that converts squared distances in the embedding Y to the unit of the data X.
+
+    It is the mean squared distance between neighbors in X over their mean squared distance in Y. `kept` (n, k) says
+    which of the `neighbors` (n, k) count; None means all.
+    """
     data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
     drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))
     return data / drawn
 
 
 def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-    """Return the effective number of directions of the residuals: their participation ratio (tr C)^2 / tr C^2.
+    """Return the effective number of directions of reconstruction residuals: their participation ratio.
 
-    The residuals are x_i minus its reconstruction by `weights` (n, k), whose rows sum to 1, and C are the second
-    moments of the residuals. The ratio is in [1, min(n, d)] up to rounding, or 0 if the residuals are no larger than
-    the rounding errors of the data.
+    The residual of a point is its difference from the sum of its `neighbors` (n, k) times `weights` (n, k), whose rows
+    sum to 1. With the matrix C of second moments of the residuals, the ratio is (tr C)^2 / tr C^2. It is in
+    [1, min(n, d)] up to rounding, or 0 if the residuals are no larger than the rounding errors of the data.
     """
     if isinstance(X, Distances | SparsePoints):
         return X.residual_dimension(neighbors, weights)
@@ -238,9 +246,10 @@ def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[n
 def residuals(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the residuals X_i w_i - x_i (n, d) of weights (n, k), summed over the differences of neighbors from x_i.
+    """Return the residuals (n, d) of a reconstruction: the sum of a point's neighbors times `weights`, minus the point.
 
-    Differences keep the residuals accurate if the data are far from the origin.
+    `neighbors` and `weights` are (n, k), and each row of weights sums to 1. The residuals are computed as weighted sums
+    of the differences between neighbors and point, which is accurate even if the data are far from the origin.
     """
     n, k = neighbors.shape
     rest = np.zeros((n, X.shape[1]))

@@ -8,9 +8,10 @@ Dror, Shaw 2011) with the key (seed, index), in numpy's numbering. The upper 53 
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-Several draws are sampled together by vector instructions: each lane of the vectors computes one draw. The stream of a
-draw depends only on its key, and has the same bits on every processor and for any number of lanes. Compiled functions
-take the number of lanes from the length of their argument `tag`, a tuple, because numba compiles them for this length.
+Several draws are sampled together by SIMD vectors: each entry of the vectors, a *lane*, computes one draw. The stream
+of a draw depends only on its key, and has the same bits on every processor and for any number of lanes. Compiled
+functions take the number of lanes from the length of their argument `tag`, a tuple, because numba compiles them for
+this length.
 """
 
 from __future__ import annotations
@@ -48,20 +49,21 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Source
     from glle_engine.linalg.vectors import Address
 
-# Constants of Philox: two multipliers, two summands of the key, and the number of rounds.
+# Constants of Philox (Salmon et al. 2011): two multipliers, two summands of the key, and the number of rounds.
 _M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _W0, _W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 _ROUNDS = 10
-_MANTISSA_SHIFT = np.uint64(11)
-_UNIT = 2.0**-53
+_MANTISSA_SHIFT = np.uint64(11)  # a word of 64 bits loses 11, because a double holds 53
+_UNIT = 2.0**-53  # makes an integer of 53 bits a number in [0, 1)
 LOG_2 = 0.6931471805599453  # a literal, because libraries may round the logarithm differently
-# Points that are sampled together: their 4 k normals come from k counters, each of which gives four.
+# The weights of four points are sampled together, because each counter of Philox gives four random numbers: the 4 k
+# normals of four points with k neighbors then use k whole counters.
 POINTS_PER_GROUP = 4
 
 
 @instruction
 def _halves(typing: Any, a: Any, b: Any) -> Any:
-    """Return the upper and the lower 64 bits of the product of two uint64, which has 128 bits."""
+    """Return the upper and the lower 64 bits of the product, of 128 bits, of two uint64."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
@@ -74,15 +76,16 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write uniform random numbers for several draws to `target`, flat (4 * count, lanes): 4 * `count` for each draw.
+    """Write 4 * `count` uniform random numbers for each of several draws to `target`, flat (4 * count, lanes).
 
-    A lane is the column of one draw. The keys of the draws are `seeds` and `indices`, (lanes,). A counter of Philox
-    gives four numbers, and the first counter is `first`. The number of lanes, the length of `tag`, must be even.
+    Each draw has a lane, and the number of lanes, the length of `tag`, must be even. The random numbers of a draw
+    depend on its key, a seed and an index, from `seeds` and `indices` (lanes,). They come from `count` counters of the
+    random generator Philox, beginning with the counter `first`; each counter gives four numbers.
     """
     lanes = len(tag)
     for block in range(count):
         counter = np.uint64(first + block + 1)  # numpy's counters begin at 1
-        for lane in range(0, lanes, 2):  # two lanes at once, because in a lane each round waits for the round before
+        for lane in range(0, lanes, 2):  # two draws at once, because each round of one draw waits for the round before
             a0, a1, a2, a3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
             b0, b1, b2, b3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
             key_a, key_b = seeds[lane], seeds[lane + 1]
@@ -110,12 +113,12 @@ def _unit(word: np.uint64) -> float:
 
 
 def _integer(lanes: int, value: int) -> Any:
-    """Return the LLVM constant vector that has this integer in each lane."""
+    """Return an LLVM constant: a vector of `lanes` integers, all equal to `value`."""
     return ir.Constant(ir.VectorType(ir.IntType(64), lanes), [value] * lanes)
 
 
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:
-    """Emit LLVM code for the polynomial sum_j c_j x^j of a vector x, by Horner's rule; return its value."""
+    """Emit LLVM code for sum_j coefficients[j] x^j for each entry of a vector x, by Horner's rule; return the sums."""
     value = constant(lanes, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value = emit_fma(builder, value, x, constant(lanes, coefficient))
@@ -123,7 +126,7 @@ def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> 
 
 
 def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
-    r"""Emit LLVM code for the logarithm of a vector x of positive numbers, none of them subnormal; return its value.
+    r"""Emit LLVM code for the natural logarithms of a vector x of positive normal doubles; return their vector.
 
     With x = m 2^e, the code adds e log 2 and the series of log m = 2 artanh((m - 1) / (m + 1)).
     """
@@ -146,8 +149,8 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
     """Emit LLVM code for the cosine and the sine of 2 pi `turn`, where `turn` is a vector of numbers in [0, 1).
 
-    Returns the values of the cosine and of the sine. The angle is split into the nearest multiple of a right angle and
-    a rest, for which Taylor's series is used.
+    Returns two vectors, the cosines and the sines. The angle is split into the nearest multiple of a right angle and a
+    rest, for which Taylor's series is used.
     """
     vector = ir.VectorType(ir.DoubleType(), lanes)
     number = partial(_integer, lanes)
@@ -173,7 +176,11 @@ def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
 
 @instruction
 def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
-    """Replace uniform by normal random numbers, in place, in the vectors `index` and `index + 1` of `data`."""
+    """Replace uniform by normal random numbers, in place, in the vectors number `index` and `index + 1` of `data`.
+
+    `data` is the address of vectors of `len(tag)` doubles. A pair of uniform numbers becomes a pair of normal numbers
+    (Box and Muller 1958).
+    """
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -191,9 +198,9 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @compiled
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write standard normal numbers for several draws to `target`, flat (4 * count, lanes): 4 * `count` for each draw.
+    """Write 4 * `count` standard normal numbers for each of several draws to `target`, flat (4 * count, lanes).
 
-    The arguments are as for `uniforms`.
+    The arguments are the same as for `uniforms`, whose numbers are transformed.
     """
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
@@ -214,18 +221,21 @@ def sample(
     scratch: NDArray[np.float64],
     weights: NDArray[np.float64],
 ) -> None:
-    r"""Sample the weights of all points for several draws, one draw in each lane, and write them to `weights`.
+    r"""Sample the weights of n points for several draws, and write them to `weights`.
+
+    The SIMD vectors have one entry, a lane, for each draw.
 
     Parameters
     ----------
     tag : tuple
-        One number for each lane; only the number of lanes counts.
+        The length is the number of lanes, which is the number of draws.
     rows : (n,) int32
-        Row of each point in `mean` and `factor`, which may have other rows, too.
+        The row of each point in `mean` and `factor`, which may have other rows, too.
     position : (n,) int32
-        Row of the result for each point, such as its position in the order of elimination.
+        The row of `weights` to which the weights of each point are written, such as the point's position in the order
+        of elimination.
     counter : int
-        The first counter of each draw's random stream that is used.
+        Where to begin in each draw's random stream: a counter gives four random numbers.
     mean : (m, k) float64
         The means m_i of the weights.
     factor : (m, k, k) float64
@@ -253,7 +263,7 @@ def sample(
             target_index, normals_of_point = position[point] * k, advance(tag, z, (point - first) * k)
             center, roots = offset(means, rows[point] * k), offset(factors, rows[point] * k * k)
             fours = k - k % 4
-            for a in range(0, fours, 4):  # four sums at once, because in a sum each addition waits for the one before
+            for a in range(0, fours, 4):  # four sums at once, because each addition to a sum waits for the one before
                 v0, v1 = fill(tag, center[a]), fill(tag, center[a + 1])
                 v2, v3 = fill(tag, center[a + 2]), fill(tag, center[a + 3])
                 for b in range(k):
@@ -283,9 +293,9 @@ def place(
 ) -> None:
     r"""Place b points at the weighted sums :math:`\sum_j w_{ij} y_j` of their neighbors, for several draws at once.
 
-    The last axis of the arrays, lanes, numbers the draws; its length is the length of `tag`. The results are written to
-    `places`, flat (b, p, lanes). `values` are the positions y, flat (m, p, lanes), `neighbors` (b, k) are row numbers
-    in `values`, and `weights` are w, flat (b, k, lanes).
+    The last axis of the arrays, lanes, numbers the draws; it is as long as `tag`. The positions of the points are
+    written to `places`, flat (b, p, lanes). `values` are the positions y of m landmarks, flat (m, p, lanes),
+    `neighbors` (b, k) are row numbers in `values`, and `weights` are w, flat (b, k, lanes).
     """
     n, k = neighbors.shape
     p = len(places) // (n * len(tag))
@@ -302,9 +312,10 @@ def place(
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:
-    """Copy `vectors` (p, n, lanes), whose lanes are several draws, to `result` (lanes, n, p), in the order of points.
+    """Copy `vectors` (p, n * lanes), p vectors for each of several draws (lanes), to `result` (lanes, n, p).
 
-    `vectors` is flat in the last two axes, and `position` (n,) has the row of each point in `vectors`.
+    Entry position[i] * lanes + j of a vector belongs to point i of draw j, and goes to row i of result[j]. `tag` is not
+    used.
     """
     lanes, n, wanted = result.shape
     for point in range(n):
@@ -360,31 +371,31 @@ class WeightDistribution:
     gradient: NDArray[np.float64] | None = None
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
-        """Return the distribution of the weights of the points `rows` only; its arrays are copies."""
+        """Return the distribution of the weights of some points only, whose row numbers are `rows`, as copies."""
         of_points = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         for name in ("scatter", "second_moment"):  # moments of all points together
             of_points.pop(name, None)
         return replace(self, **{name: value[rows] for name, value in of_points.items()})
 
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
-        """Return the weights (n, k) of the draw with the key (seed, index).
+        """Return the weights (n, k) of the draw with the key (seed, index), from the posterior or prior (`source`).
 
-        The weights have the same bits as if several draws were sampled together. `counter` is the first counter of the
-        draw's random stream that is used.
+        The weights have the same bits as if several draws were sampled together. `counter` says where to begin in the
+        draw's random stream: a counter gives four random numbers.
         """
         streams = [(*key, math.sqrt(scale))] * LANES
         return sample_lanes(streams, *self.gaussian(source), counter)[:, :, 0].copy()
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean (n, k) and the factor (n, k, k) of the posterior or of the prior, as `source` says.
+        """Return the mean (n, k) and the covariance factor (n, k, k) of the posterior or of the prior (`source`).
 
-        A draw has the weights mean + sqrt(scale) factor z, with z standard normal. Raises `ValueError` for a prior that
-        the distribution does not have.
+        A draw has the weights mean + sqrt(scale) factor z, with z standard normal. Raises `ValueError` for the prior if
+        there is none, as after a fit by the published direct method.
         """
         if source == "posterior":
             return self.mean, self.factor
         if self.prior_factor is None:
-            raise ValueError("This distribution of weights has no prior to draw from. Draw from the posterior.")
+            raise ValueError("Weights of the published direct method have no prior. Draw from the posterior.")
         n, k = self.mean.shape
         mean = np.full((n, k), self.prior_mean)
         if self.prior_factor.ndim == 3:
@@ -404,10 +415,11 @@ def sample_lanes(
     counter: int,
     rows: NDArray[np.integer] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the weights (n, k, lanes) of several draws, the lanes, from Gaussians of mean (m, k) and factor (m, k, k).
+    """Return the weights (n, k, draws) of several draws from Gaussians of mean (m, k) and covariance factor (m, k, k).
 
-    There is one draw for each of the `streams`, (seed, index, square root of the scale). `counter` is the first counter
-    of each random stream that is used. `rows` (n,) are the rows of the Gaussians that are sampled, by default all.
+    There is one draw for each of the `LANES` `streams`, (seed, index, square root of the scale). `counter` says where
+    to begin in the random stream of a draw: a counter gives four random numbers. `rows` (n,) are the rows of `mean` and
+    `factor` that are sampled, by default all.
     """
     n, k = len(mean) if rows is None else len(rows), mean.shape[1]
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))

@@ -5,9 +5,9 @@ Let :math:`D_i = X_i - x_i 1^T` be the differences to the k neighbors, :math:`G_
 :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9; Roweis and Saul 2000).
 
 Reconstruction noise may differ along and off the sheet. With ``noise="tangent"`` the noise of a neighborhood is
-:math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`. U (d x p) spans the tangent space: it has the top p principal
-directions of the 3k nearest neighbors. r = 10 is the ratio of the variances in normal and tangent directions. The
-larger variance off the sheet allows for curvature and for measurement noise, which no weights can reconstruct, and
+:math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`. The tangent space is spanned by the *frame* U (d x p), the top p
+principal directions of the 3k nearest neighbors. r = 10 is the ratio of the variances in normal and tangent directions.
+The larger variance off the sheet allows for curvature and for measurement noise, which no weights can reconstruct, and
 pooling 3k points makes the frame robust to both. In units of s_i the differences have the Gram matrix
 
 .. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 
 Ridge = Literal["relative", "absolute"]
 _BLOCK_ENTRIES = 1 << 20
-TANGENT_NEIGHBOR_FACTOR = 3  # a tangent frame is fitted to this multiple of k neighbors
-NORMAL_NOISE_RATIO = 10.0  # variance of the noise off the sheet, in units of its variance along the sheet
-# Stands for a variance of 0 along the sheet, the limit in which the mean weights are computed.
+TANGENT_NEIGHBOR_FACTOR = 3  # a tangent space is fitted to 3 k neighbors, so that it is robust to noise
+NORMAL_NOISE_RATIO = 10.0  # variance of the noise normal to the tangent space, over its variance in the tangent space
+# Mean weights belong to the limit of no noise in the tangent space; this small variance stands for 0.
 VANISHING_VARIANCE = 1e-6
-SQUARED_TO_ROUNDING = 1e-8  # in a Gram matrix, directions with a smaller share of the variance lose half their digits
+# Directions with a smaller share of the variance keep fewer than half of their digits in a Gram matrix, which squares.
+SQUARED_TO_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,12 @@ class Neighborhoods:
     differences : (m, k, d) float64
         The transposes of D_i: row j of the matrix of point i is x_j - x_i.
     gram : (m, k, k) float64
-        G_i = D_i^T D_i.
+        The Gram matrices G_i = D_i^T D_i.
     trace : (m,) float64
-        tr(G_i); 0 if all neighbors are duplicates of the point.
+        tr(G_i), the sum of the squared distances to the neighbors; 0 if all neighbors are duplicates of the point.
     kept : (m, k) bool
-        Which candidates are neighbors; rows of `differences` and of `gram` are 0 for other candidates.
+        Which of the k candidates of each point are neighbors. For the other candidates, the rows of `differences` and
+        the rows and columns of `gram` are 0.
 
     """
 
@@ -101,7 +103,7 @@ def neighborhoods(
     points : (m, d) float64, Distances or SparsePoints, optional
         New points with neighbors (m, k) in X; the rows of X by default.
     has_differences : bool
-        False: the neighborhoods of dense points without `kept` have Gram matrices, but no differences.
+        If False, `differences` may be left empty, which saves memory and time for dense points without `kept`.
 
     """
     n, k = neighbors.shape
@@ -169,16 +171,19 @@ def lle_weights(
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, Distances or SparsePoints
     neighbors : (n, k) int32
     reg : float
-        The ridge of the Gram matrix G_i of a neighborhood, relative to its trace, or in squared units of the data.
+        The ridge that is added to the diagonal of the Gram matrix G_i of each neighborhood.
     on_progress
         Called with (points done, n, "weights").
-    kept, points
-        As for `neighborhoods`.
+    kept : (n, k) bool, optional
+        Which entries of `neighbors` are neighbors; all by default.
+    points : (m, d) float64, Distances or SparsePoints, optional
+        New points, whose `neighbors` (m, k) in X reconstruct them; the rows of X by default.
     ridge : {"relative", "absolute"}
-        How `reg` is measured. With an absolute ridge the weights depend on the unit of the data.
+        Whether `reg` is relative to the trace of G_i, or in squared units of the data, on which the weights then
+        depend.
     frames : (n, p, d) float64, optional
         Orthonormal bases of the tangent spaces at the points, for tangent noise.
 
@@ -199,7 +204,7 @@ def lle_weights(
 
 
 def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return L^-T (m, k, k) of the Cholesky factors L of precision matrices P = L L^T (m, k, k), ridge included.
+    """Return L^-T (m, k, k) of the Cholesky factors of P = L L^T: Gram matrices plus ridge, `precision` (m, k, k).
 
     Raises
     ------
@@ -220,10 +225,10 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
 def normalized_precision(
     gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the precisions A_i / u_i (m, k, k), which do not depend on the unit of the data, and the units u_i (m,).
+    """Return G_i / u_i + reg I (m, k, k) for Gram matrices G_i, and the units u_i (m,): their traces, or 1 for trace 0.
 
-    u_i is tr(G_i), or 1 if the trace is 0. `gram` are the matrices G_i (m, k, k), `trace` their traces (m,), and `reg`
-    is a number or (m, 1). The precisions are G_i / tr(G_i) + reg I, or reg I where G_i = 0.
+    These are the precision matrices of LLE's weights. Because of the division, they do not depend on the unit of the
+    data. `gram` (m, k, k) are the G_i, `trace` (m,) their traces, and `reg` is a number or (m, 1).
     """
     unit = np.where(trace > 0, trace, 1.0)
     precision = gram / unit[:, None, None]
@@ -241,9 +246,10 @@ def tangent_frames(
 ) -> NDArray[np.float64]:
     """Return orthonormal bases (n, min(p, d), d) of the tangent spaces at the points of X (n, d), called frames.
 
-    A frame is fitted to the point and its 3 k nearest neighbors, or to all points if there are fewer. Only the space
-    that a frame spans has a meaning, not its single vectors. `on_progress` is called with (points done, n, "frames").
-    Raises `InvalidParameterError` if min(p, d) is more than the number of neighbors that a frame is fitted to.
+    The tangent space has p = `n_components` dimensions, and is fitted to the point and its 3 k nearest neighbors,
+    k = `n_neighbors`, or to all points if there are fewer. Only the space that a frame spans has a meaning, not its
+    single vectors. `on_progress` is called with (points done, n, "frames"). Raises `InvalidParameterError` if min(p, d)
+    is more than the number of neighbors that a frame is fitted to.
     """
     pooled = pooled_neighbors(len(X), n_neighbors)
     if min(n_components, X.shape[1]) > pooled:
@@ -257,7 +263,7 @@ def tangent_frames(
 
 
 def pooled_neighbors(n: int, n_neighbors: int) -> int:
-    """Return the number of neighbors to which a tangent frame is fitted: 3 k, or n - 1 if that is less."""
+    """Return the number of neighbors to which the tangent space at a point is fitted: 3 k, or n - 1 if 3 k is more."""
     return min(TANGENT_NEIGHBOR_FACTOR * n_neighbors, n - 1)
 
 
@@ -270,8 +276,8 @@ def frames_at(
 ) -> NDArray[np.float64]:
     """Return bases (m, min(p, d), d) of tangent spaces: the top principal directions of each point and its neighbors.
 
-    The points are (m, d), and `nearest` (m, q) are the row numbers of their neighbors in X. `on_progress` is called
-    with (points done, m, "frames").
+    The `points` are (m, d), `nearest` (m, q) are the row numbers of their neighbors in X, and p is `n_components`.
+    `on_progress` is called with (points done, m, "frames").
     """
     d, pooled = X.shape[1], nearest.shape[1]
     p = min(n_components, d)
@@ -285,10 +291,10 @@ def frames_at(
 
 
 def principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """Return the top p right singular vectors (m, p, d) of m matrices (q, d).
+    """Return the top p right singular vectors (m, p, d) of m matrices, `cloud` (m, q, d).
 
-    They follow from the eigenvectors of the smaller Gram matrix, of X^T X or X X^T. Where X X^T would cost too many
-    digits, the singular value decomposition is computed.
+    They are computed from the eigenvectors of C^T C or C C^T, whichever is smaller, for each matrix C. Where C C^T
+    would cost too many digits, the singular value decomposition of C is computed.
     """
     _, q, d = cloud.shape
     if d <= q:
@@ -305,11 +311,11 @@ def principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float
 
 
 def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
-    """Return the Gram matrices (m, k, k) of the block's differences, after division by the noise in each direction.
+    """Return the Gram matrices (m, k, k) of the differences in a block of neighborhoods, in units of the noise.
 
-    `frames` (n, p, d) are orthonormal bases of the tangent spaces. The variance of the noise is `tangent_noise` in the
-    tangent space, and `NORMAL_NOISE_RATIO` in directions normal to it. Without frames, the noise is isotropic, and
-    the result is `block.gram`.
+    The differences are divided by the standard deviation of the noise in each direction. Its variance is
+    `tangent_noise` in the tangent spaces, of which `frames` (n, p, d) are orthonormal bases, and `NORMAL_NOISE_RATIO`
+    in directions normal to them. Without frames, the noise is isotropic, and the result is `block.gram`.
     """
     if frames is None:
         return block.gram

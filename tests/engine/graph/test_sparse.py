@@ -226,5 +226,5 @@ def test_other_training_data_are_refused(matrix: NDArray[np.float64]) -> None:
     ):
         with pytest.raises(GlleError, match=words):
             posterior.transform(data, new)
-    with pytest.raises(GlleError, match="would not be sparse"):
+    with pytest.raises(GlleError, match="would be nearly dense"):
         posterior.reconstruct(rows, posterior.mean)
