@@ -68,7 +68,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         clock(1, 1, "lanczos")
         deviations(room, structure.neighbors)
         clock(1, 1, "acceptance")
-        unpack(room.tag, structure.position, room.vectors, vectors)
+        unpack(structure.position, room.vectors, vectors)
         clock(1, 1, "unpack")
         list(posterior.draws(lanes, first=batch * lanes))
         clock(1, 1, "whole")

@@ -309,13 +309,10 @@ def place(
 
 
 @compiled
-def unpack(
-    tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
-) -> None:
+def unpack(position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]) -> None:
     """Copy `vectors` (p, n * lanes), p vectors for each of several draws (lanes), to `result` (lanes, n, p).
 
-    Entry position[i] * lanes + j of a vector belongs to point i of draw j, and goes to row i of result[j]. `tag` is not
-    used.
+    Entry position[i] * lanes + j of a vector belongs to point i of draw j, and goes to row i of result[j].
     """
     lanes, n, wanted = result.shape
     for point in range(n):

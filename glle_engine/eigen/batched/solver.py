@@ -144,7 +144,7 @@ class LaneSolver:
             lanczos(room, pins, self.pin >= 0, self.start, LANE_TOLERANCE)
             deviations(room, self.structure.neighbors)
             vectors = np.empty((LANES, len(self.structure.order), len(room.vectors)))
-            unpack(room.tag, self.structure.position, room.vectors, vectors)
+            unpack(self.structure.position, room.vectors, vectors)
             for lane in list(open_):
                 pairs, reason = self._judge(room, lane, vectors[lane])
                 if reason is None:
