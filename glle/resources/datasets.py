@@ -74,7 +74,10 @@ class BaseDataset(Resource):
 
     @operation
     async def delete(self, *, force: bool = False) -> None:
-        """Delete the data set. With `force` its posteriors are deleted, too; otherwise they prevent the deletion."""
+        """Delete the data set and its embeddings; with `force` also the posteriors that use it.
+
+        Without `force`, raises `ConflictError` if a posterior uses it.
+        """
         await self._session.send(Call("DELETE", path_of("datasets", self.id), {"force": force}))
 
 

@@ -71,7 +71,10 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return [recipe for recipe in recipes if recipe is not None]
 
     def parts(self) -> list[Part]:
-        """Return a part for the short audit of each map, then one for each whole audit; none without audits."""
+        """Return the work that several tasks can share: the short audit of each map, then the whole audit of each map.
+
+        The list is empty if the request wants no audits.
+        """
         rows = [row for row in self.methods if self.audits and row["problem"] is None]
         return [
             Part(1, partial(self._attempt, row=row, is_whole=is_whole)) for is_whole in (False, True) for row in rows

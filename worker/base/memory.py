@@ -1,4 +1,4 @@
-"""Measure and limit the memory of this process, and divide the memory of a machine or container among its workers."""
+"""Measure and limit the memory of this process, and divide the memory of a machine or container among workers."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class CircuitBreaker(RetryPolicy):
                 self.log_loss(error)
             raise
         except Exception:
-            self._close()  # the server answered with an error
+            self._close()  # an error is an answer, too
             raise
         except BaseException:  # the call was cancelled, so the next call may try the server
             if is_trial:

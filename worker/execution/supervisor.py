@@ -32,7 +32,7 @@ STEADY_SECONDS = 5.0  # a child that ran longer than this is replaced without a 
 REPEAT_SECONDS = 1.2  # pause between signals to a child that must stop at once; RQ ignores signals within a second
 KILL_SECONDS = 4.0  # a child that must stop at once is killed after this time
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_M_ARENA_MAX = -8  # option of glibc's mallopt
+_M_ARENA_MAX = -8  # number of the option of glibc's mallopt that limits how many memory arenas a process has
 
 log = logging.getLogger(__name__)
 

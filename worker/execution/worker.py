@@ -139,7 +139,7 @@ class TaskWorker(RqWorker):
     _oom_kills = 0  # number of processes that the kernel had killed for lack of memory before the task
     _overdue = ""  # id of the task that was stopped to be queued as a batch task
     _prolonged = ""  # id of the interactive task that goes on as a batch task
-    _renewed = float("-inf")  # monotonic time when the worker's keys were last renewed between tasks
+    _renewed = float("-inf")  # monotonic time at which `heartbeat` last renewed the worker's keys in Redis
 
     def __init__(self, *arguments: Any, lock: LongTaskLock | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

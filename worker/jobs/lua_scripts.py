@@ -16,7 +16,7 @@ TENANTS = "glle:tenants"  # set of the tenants that have had jobs
 OPEN_JOBS = "glle:open"  # set of the default tenant's open jobs; for others see `worker.records.ids.tenant_key`
 ALL_OPEN = "glle:unfinished"  # set of the open jobs of all tenants
 MAX_REMOVED_RECORDS = 8  # the creation of one job removes at most this many expired or surplus records
-STRING_BYTES = 24  # memory overhead of each field and each value of a record
+STRING_BYTES = 24  # estimated bytes of memory of each field and each value of a record beyond its text
 SWEEP_SECONDS = 3600  # an expired record stays in Redis this long, so that a sweep can subtract its bytes
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)

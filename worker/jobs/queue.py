@@ -216,7 +216,7 @@ class TaskQueue:
         forget_dead_workers(self._client)
         self._adjust_shares()
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
-            with suppress(ProblemError):  # the record has another schema
+            with suppress(ProblemError):  # skip a job whose record has another schema
                 if (job := self._jobs.get(id_)) is not None:
                     self.repair(job)
         for tenant in self._jobs.sample_tenants():
@@ -358,7 +358,7 @@ class TaskQueue:
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             if id_ in running or (task is not None and (id_ in waiting or task.get_status(refresh=False) not in BEGUN)):
                 continue
-            with suppress(ProblemError):  # the record has another schema
+            with suppress(ProblemError):  # skip a job whose record has another schema
                 job = self._jobs.get(id_.partition("-s")[0])
                 is_needed = job is not None and job.is_open and id_ in self._expected_tasks(job)
                 if is_needed and (task is None or task.rate_limit_key == limit.key):

@@ -103,7 +103,7 @@ class DrawsSpec:
         return AUTO in self.scales
 
     def at(self, calibrated: float) -> Self:
-        """Return the specification with ``auto`` replaced by the calibrated factor."""
+        """Return the specification with the scale ``auto`` replaced by `calibrated`, the factor of a calibration."""
         return replace(self, scales=tuple(calibrated if scale == AUTO else scale for scale in self.scales))
 
     @property

@@ -72,7 +72,7 @@ def is_tenant_name(text: str) -> bool:
 
 
 def tenant_key(name: str, tenant: str) -> str:
-    """Return a tenant's own Redis key for a purpose: `name`, such as ``glle:jobs``, is the default tenant's key."""
+    """Return the Redis key that a tenant has in place of `name`, a key of the default tenant such as ``glle:jobs``."""
     return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
 
 

@@ -53,7 +53,7 @@ class PartsSharding:
 
     @property
     def total(self) -> int:
-        """Number of steps in all parts."""
+        """Number of steps of progress in all parts of the analysis."""
         return sum(self.sizes)
 
     @property

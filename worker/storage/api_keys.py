@@ -82,7 +82,7 @@ class KeyStore:
     client
         The queue's Redis.
     mark
-        The mark beside the files, which shows that API keys existed even if Redis has lost them.
+        The mark, a small file beside the stored files, which shows that API keys existed even if Redis has lost them.
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ class EntryCache:
         return parse_entry(head, data)  # type: ignore[arg-type] # bytes
 
     def put_partial(self, key: str, entry: Entry) -> None:
-        """Store a preliminary result of an analysis, in place of the last one; `key` is the key of the final result.
+        """Store a preliminary result of an analysis, and replace the previous one; `key` is the final result's key.
 
         A result that takes more than half of the server's memory is not stored.
         """

@@ -291,7 +291,10 @@ class RecordsMark:
         return None if is_whole else _records_lost(mark, state)
 
     def _find_loss_without_mark(self, state: _RedisState) -> ProblemError | None:
-        """Return the loss of a service whose mark is missing in this store, or None if the service is new."""
+        """Return the error for a loss if the store has no mark of this service; None if the service is new.
+
+        The mark is the file by which losses of records and files are noticed.
+        """
         if state.changes:
             return _files_lost(state) if state.is_marked else None
         return self._unnamed() if self._bucket.contains(FOLDER, except_in=MARK_FOLDER) else None

@@ -40,7 +40,7 @@ USAGE_OF_ALL = "glle:usage:all"
 SERVICE = "glle:service"  # `worker.storage.mark` documents all members of this hash
 CHANGES = "changes"
 SCHEMA_OF_RECORDS = "schema"
-KEYS = "keys"  # counter of API keys
+KEYS = "keys"  # name of the counter of API keys
 _NO_LIMITS: dict[str, int] = {}
 
 # Writes, replaces or deletes a record.
