@@ -36,6 +36,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from glle_engine.audit.agreement import far_neighbors, shared, spaces_of, standard_error
+from glle_engine.base.progress import blocks
 from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -57,6 +58,7 @@ MIN_SHAPE_POINTS = 5  # the shape of an island with fewer points is not compared
 CHANCE_PERMUTATIONS = 8  # the R^2 by chance is the mean R^2 of this many permutations
 MAX_SHOWN_TEARS = 100  # an audit keeps at most this many pairs of torn neighbors for drawing
 MAX_SEAMS = 9
+_BLOCK_POINTS = 16_384  # the neighbors of this many points are compared at a time, so that they stay in the cache
 # Each side of a seam has at least this many points, and half the share `FEW_DISTURBED` of all points.
 MIN_SEAM_POINTS = 3
 
@@ -232,26 +234,38 @@ def disturbed_by_samples(
     `is_far_in_data` (n, k) says which `neighbors` are far in the data, because maps of halves can have the same folds
     as the embedding.
     """
-    radii = _apart(Y, np.arange(len(Y))[:, None], neighbors)
+    n, start, columns, weights = len(Y), probability.indptr, probability.indices, probability.data
+    radii = _apart(Y, np.arange(n)[:, None], neighbors)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
-    rows = np.repeat(np.arange(len(Y)), np.diff(probability.indptr))
-    columns, weights = probability.indices, probability.data
-    apart = _apart(Y, rows, columns)
-    total = np.bincount(rows, weights, len(Y))
-    stretch = np.bincount(rows, weights * apart, len(Y)) / np.where(total > 0, total, 1) / (usual or 1.0)
-    is_likely = weights >= MIN_NEIGHBOR_PROBABILITY
-    is_far = is_likely & (apart > FAR_RATIO_IN_MAP * np.maximum(reach[rows], reach[columns]))
-    torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
-    is_torn = torn > MAX_TORN_SHARE * np.maximum(likely, 1e-12)
+    stretch, is_torn = np.empty(n), np.empty(n, bool)
+    is_likely, is_far = weights >= MIN_NEIGHBOR_PROBABILITY, np.empty(len(weights), bool)
+    for block in blocks(n, _BLOCK_POINTS, "tears"):
+        entries = slice(start[block.start], start[block.stop])
+        near, weight, size = columns[entries], weights[entries], block.stop - block.start
+        row = np.repeat(np.arange(size), np.diff(start[block.start : block.stop + 1]))
+        apart = _apart(Y, block.start + row, near)
+        total = np.bincount(row, weight, size)
+        stretch[block] = np.bincount(row, weight * apart, size) / np.where(total > 0, total, 1) / (usual or 1.0)
+        is_far[entries] = apart > FAR_RATIO_IN_MAP * np.maximum(reach[block][row], reach[near])
+        is_far[entries] &= is_likely[entries]
+        torn, likely = (np.bincount(row, weight * flags[entries], size) for flags in (is_far, is_likely))
+        is_torn[block] = torn > MAX_TORN_SHARE * np.maximum(likely, 1e-12)
     squeeze = squeezes.mean(axis=0)
     is_glued = is_far_in_data.mean(axis=1) > MAX_GLUED_SHARE
-    pairs, in_map = np.stack([rows, columns], axis=1), _pairs(neighbors)
-    tears = _seams("tear", pairs[is_far & is_torn[rows]], in_map, islands, stretch)
+    far, in_map = _entries(probability, is_far), _pairs(neighbors)
+    tears = _seams("tear", far[is_torn[far[:, 0]]], in_map, islands, stretch)
     laid = in_map[is_far_in_data.ravel() & is_glued[in_map[:, 0]]]
-    folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
-    is_shown = is_far & (is_torn.mean() <= MANY_DISTURBED)
-    shown = _some_tears(rows[is_shown], columns[is_shown], weights[is_shown])
-    return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
+    folds = _seams("fold", laid, _entries(probability, is_likely), islands, squeeze) if len(laid) else ()
+    shown = far[:0] if is_torn.mean() > MANY_DISTURBED else far
+    of_shown = weights[is_far][: len(shown)]
+    return Disturbed(stretch, squeeze, is_torn, is_glued, _some_tears(shown, of_shown), tears + folds)
+
+
+def _entries(matrix: csr_array, is_chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the row and the column (t, 2) of each chosen entry of a sparse matrix, in the order of the entries."""
+    chosen = np.flatnonzero(is_chosen)
+    rows = np.searchsorted(matrix.indptr, chosen, side="right") - 1
+    return np.stack([rows, matrix.indices[chosen]], axis=1).astype(np.int64)
 
 
 def squeeze_of(
@@ -293,7 +307,7 @@ def disturbed_by_data(
     tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_map), islands, stretch)
     folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, squeeze)
     some = torn[: len(torn) if is_torn.mean() <= MANY_DISTURBED else 0]
-    shown = _some_tears(some[:, 0], some[:, 1], np.ones(len(some)))
+    shown = _some_tears(some, np.ones(len(some)))
     return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
 
 
@@ -353,9 +367,9 @@ def _seams(
     return tuple(sorted(seams, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
 
 
-def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return at most 100 distinct pairs (t, 2) of `rows` and `columns`, the pairs of largest weight first."""
-    pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
+def _some_tears(pairs: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return at most 100 distinct `pairs` (t, 2) of points, the pairs of largest weight first."""
+    pairs = np.sort(pairs, axis=1)
     order = np.argsort(-weights, kind="stable")
     distinct, first = np.unique(pairs[order], axis=0, return_index=True)
     return np.asarray(distinct[np.argsort(first)][:MAX_SHOWN_TEARS].reshape(-1, 2))

@@ -20,6 +20,7 @@ from glle_engine.audit.groups import compare_groups
 from glle_engine.audit.islands import islands_of_samples
 from glle_engine.audit.result import Audit
 from glle_engine.audit.statement import state
+from glle_engine.base.progress import blocks
 from glle_engine.linalg.procrustes import disparity, root_trace
 from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
 from glle_engine.reliability.thresholds import FOREIGN, FOREIGN_GAP, MIN_KEPT
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.halves import Halves
     from glle_engine.audit.statement import Facts
 
+_BLOCK_ENTRIES = 1 << 20
 MIN_REGION_PAIRS = 4  # fewer pairs of halves do not calibrate regions
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
@@ -59,7 +61,7 @@ def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Fa
     places = half_maps.places[:, answered]
     shares = common_share(places)
     shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
-    probability = _neighbor_probability(halves.neighbor_counts, len(places))
+    probability = _neighbor_probability(half_maps.near)
     of_neighbors, of_points = neighborhoods(half_maps.near, island, rows)
     groups = None
     if audited.groups is not None and half_maps.apart is not None:
@@ -159,15 +161,25 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
     return {"mean": regions, "new sample": regions.of_new_sample()}
 
 
-def _neighbor_probability(counts: csr_array, maps: int) -> csr_array:
+def _neighbor_probability(near: NDArray[np.int32]) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
 
-    `counts` (n, n) says in how many maps of halves of the data, of `maps` in all, j is a neighbor of i. If j is a
-    neighbor in the share f of them, the probability is .9 f^1.1, which is below f because different halves of one data
-    set share points, and other samples do not. Both constants were measured on 45 distributions
-    (docs/explanation/believe.md).
+    `near` (m, n, k) are the neighbors in m maps of random halves of the data. If j is a neighbor in a share f of these
+    maps, the probability is .9 f^1.1, which is below f because different halves of one data set share points, and other
+    samples do not. Both constants were measured on 45 distributions (docs/explanation/believe.md).
     """
-    return csr_array((KEPT * (counts.data / maps) ** KEPT_POWER, counts.indices, counts.indptr), shape=counts.shape)
+    maps, n, k = near.shape
+    of_count = KEPT * (np.arange(maps + 1) / maps) ** KEPT_POWER
+    start, columns, data = np.zeros(n + 1, np.int64), [], []
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (maps * k)), "neighbors"):
+        ordered = np.sort(near[:, rows].transpose(1, 0, 2).reshape(-1, maps * k), axis=1)
+        is_first = np.ones(ordered.shape, bool)
+        np.not_equal(ordered[:, 1:], ordered[:, :-1], out=is_first[:, 1:])
+        start[rows.start + 1 : rows.stop + 1] = is_first.sum(axis=1)
+        columns.append(ordered[is_first])
+        data.append(of_count[np.diff(np.flatnonzero(is_first), append=ordered.size)])
+    parts = (np.concatenate(data), np.concatenate(columns), np.cumsum(start))
+    return csr_array(parts, shape=(n, n))
 
 
 def _stability(probability: csr_array, neighbors: NDArray[Any]) -> NDArray[np.float64]:

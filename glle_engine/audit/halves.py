@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from glle_engine.audit.agreement import far_neighbors, nearest_among, spaces_of
 from glle_engine.audit.answers import shape_shares, squeeze_of
@@ -23,7 +22,6 @@ from glle_engine.audit.options import AuditOptions
 from glle_engine.audit.sources import source_of
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
-from glle_engine.graph.connectivity import directed_graph
 from glle_engine.linalg.distances import nearest_in_sample, nearest_rows
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import SEPARATE, draw_sample, placing_weights, resample
@@ -91,8 +89,6 @@ class Halves:
         What each map shows, for the pairs of halves of which neither failed.
     shapes : list of (m,) float64
         For each pair, the share of each island's shape that both maps have in common.
-    neighbor_counts : (n, n) csr_array
-        Entry (i, j) is the number of these maps in which point j is among the neighbors of point i.
 
     """
 
@@ -104,7 +100,6 @@ class Halves:
         self.maps: Resamples | None = None
         self.half_maps: list[HalfMap] = []
         self.shapes: list[NDArray[np.float64]] = []
-        self.neighbor_counts = csr_array((len(audited.points), len(audited.points)))
         self._place = _placement(audited.points, audited.rows, is_linear=audited.source.is_linear)
 
     def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
@@ -132,8 +127,6 @@ class Halves:
         half_maps = list(evaluate_all(self._evaluate, self.maps.places[numbers], halves))
         places, islands = [half_map.places[self.answered] for half_map in half_maps], self._answered_islands
         self.shapes += evaluate_all(shape_shares, places[::2], places[1::2], [islands] * (len(places) // 2))
-        for half_map in half_maps:
-            self.neighbor_counts = self.neighbor_counts + directed_graph(half_map.near, np.ones(half_map.near.shape))
         self.half_maps += half_maps
 
     def stacked(self) -> HalfMap:
