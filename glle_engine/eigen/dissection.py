@@ -184,10 +184,10 @@ def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Find the cheapest of several separators of a small graph; return its labels (n,), as `separator` does, and cost.
+    """Find the cheapest of several separators of a small graph; return labels (n,) and the cost, as `separator` does.
 
-    To make one, a region is grown from a random vertex until it has half of the weight of all vertices. The boundary of
-    the region is the separator, which is then refined.
+    For each separator, a region is grown from a random vertex until it has half of the weight of all vertices. The
+    boundary of the region is the separator, which is then refined.
     """
     n = len(graph.weights)
     best = np.ones(n, np.int8)

@@ -157,7 +157,7 @@ def lanczos(
         off[step] = norm(image)
         size = step + 1
         if not (np.isfinite(off[step]) and np.isfinite(diagonal[step])):
-            raise FloatingPointError("the operator is not finite")
+            raise FloatingPointError("the operator returned NaN or infinite numbers")
         exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
         is_due = size <= MAX_LANCZOS_STEPS or size % _STEPS_BETWEEN_TESTS == 0 or size == max_steps
         if (size >= wanted and is_due) or exhausted:

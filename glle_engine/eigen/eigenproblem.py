@@ -254,7 +254,10 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
 
 
 def require_pairs(n: int, n_components: int) -> None:
-    """Raise `InvalidParameterError` if Lanczos cannot find `n_components`; up to `DENSE_BELOW` points have no limit."""
+    """Raise `InvalidParameterError` if `n_components` is more than Lanczos finds for n points.
+
+    There is no limit for at most `DENSE_BELOW` points, which a dense solver solves.
+    """
     if n > DENSE_BELOW and n_components >= MAX_LANCZOS_STEPS:
         raise InvalidParameterError(
             f"{Way('n_components', n_components)} is too large: one computation finds at most "

@@ -83,10 +83,10 @@ class Factored:
     def null_left(self) -> NDArray[np.float64]:
         """Return an orthonormal basis (n, c) of the left null space of B = I - W, with one column for each of c pins.
 
-        The pins are the points at which 1 was added to the diagonal of B, which made it the matrix B'. The column of
-        pin i is B'^-T e_i, normalized, where e_i is a unit vector. The columns are orthogonal, because each is 0
-        outside the closed class (a set of points that no edge leaves) of its pin. Rows are in the order of the points.
-        Raises `FloatingPointError` if a vector is not finite.
+        The pins are the points at which 1 was added to the diagonal of B, which gives B'. The column of pin i is
+        B'^-T e_i, normalized, where e_i is a unit vector. The columns are orthogonal, because the column of a pin is 0
+        outside the closed class (a set of points that no edge leaves) to which the pin belongs. Rows are in the order
+        of the points. Raises `FloatingPointError` if a vector is not finite.
         """
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
@@ -117,10 +117,10 @@ class Factored:
     def eigenpairs(self, wanted: int, null: NDArray[np.float64] | None, *, exhaustive: bool) -> Eigenpairs:
         """Return the `wanted` smallest eigenpairs of M = B^T B, B = I - W, by Lanczos on the (pseudo-)inverse of M.
 
-        `null` is the basis of the left null space of B from `null_left`, for weights W that sum to one. The first, the
-        constant eigenvector, is left out. For the published variant of GLLE, whose B is nonsingular, `null` is None,
-        and the first eigenvector is skipped as in the paper. With `exhaustive`, no eigenvector of a multiple eigenvalue
-        is missed. Raises `FloatingPointError` if M is singular to rounding.
+        For weights W that sum to one, `null` is the basis of the left null space of B from `null_left`, and the first
+        eigenvector, which is constant, is left out. For the published variant of GLLE, whose B is nonsingular, `null`
+        is None, and the first eigenvector is skipped as in the paper. With `exhaustive`, no eigenvector of a multiple
+        eigenvalue is missed. Raises `FloatingPointError` if M is singular to rounding.
         """
         n = len(self.inverse)
         if null is None:

@@ -134,8 +134,8 @@ def _expand(
 ) -> NDArray[np.bool_]:
     """Return a mask (n, k) of the candidates `nearest` (n, k), rows of X, that each of `points` (n, d) keeps.
 
-    A point keeps its first `size` (n,) candidates, and those whose distance from the p-dimensional plane of these is at
-    most thresholds[k] times their distance along it.
+    A point keeps its first `size` (n,) candidates. It also keeps each candidate whose distance from the p-dimensional
+    plane through these is at most thresholds[k] times its distance along the plane.
     """
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]

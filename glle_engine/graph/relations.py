@@ -79,7 +79,10 @@ class Distances:
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
-        """Return the distances from the known points `rows` to the known points `known`, and among the latter."""
+        """Return the `Distances` of some known points, `rows`, to a subset of the known points, `known`.
+
+        Both are row numbers. The result also has the distances among the points of the subset.
+        """
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -230,7 +233,7 @@ def require_square(n: int, d: int) -> None:
     if n != d:
         raise InvalidShapeError(
             f"A matrix of all pairs is square, not {n} x {d}.",
-            remedy="Give a value for each pair of points; or the points, with another value than 'precomputed'.",
+            remedy="Give a value for each pair of points. Or give the points, and another option than 'precomputed'.",
             details={"rows": n, "columns": d},
         )
 

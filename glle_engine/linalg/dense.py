@@ -28,13 +28,13 @@ def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def gram_about(
     data: NDArray[np.float64], points: NDArray[np.float64], neighbors: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return the Gram matrix (k, k) of the differences between each of m points (m, d) and its k neighbors: (m, k, k).
+    """Return, for each of `points` (m, d), the Gram matrix of the differences to its k neighbors, in all (m, k, k).
 
-    `neighbors` (m, k) are rows of `data`. The result has the same bits as `gram` of the differences, but the
-    differences of all points need not be in memory.
+    `neighbors` (m, k) are row numbers of `data`; others raise `IndexError`. The result has the same bits as `gram` of
+    the differences, but the differences of all points need not be in memory.
     """
     if neighbors.size and not (neighbors.min() >= 0 and neighbors.max() < len(data)):  # compiled code does not check
-        raise IndexError(f"Row numbers are from 0 to {len(data) - 1}.")
+        raise IndexError(f"Neighbors must be row numbers of the data, from 0 to {len(data) - 1}.")
     out = np.empty((*neighbors.shape, neighbors.shape[1]))
     kernels.grams_about(kernels.TAG, readable(data), readable(points), readable(neighbors, np.int32), out)
     return out

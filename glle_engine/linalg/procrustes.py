@@ -149,8 +149,8 @@ def generalized_procrustes(
 def medoid(embeddings: NDArray[np.float64]) -> int:
     """Return the index of the embedding with the smallest sum of squared distances to the other embeddings.
 
-    Each pair of `embeddings` (m, n, p) is rotated to each other before its distance is measured. Of more than 32
-    embeddings, only 32 evenly spaced ones are compared.
+    The two embeddings of a pair are rotated to each other before their distance is measured. Of more than 32
+    `embeddings` (m, n, p), only 32 evenly spaced ones are compared.
     """
     rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), MEDOID_CANDIDATES)).astype(int))
     apart = np.zeros((len(rows), len(rows)))
@@ -164,9 +164,9 @@ def medoid(embeddings: NDArray[np.float64]) -> int:
 def moments(
     places: Sequence[NDArray[np.float64]] | NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean (n, p) and covariance (n, p, p) of each point's positions in two or more embeddings (n, p).
+    """Return the mean (n, p) and covariance (n, p, p) of each point's position over two or more embeddings (n, p).
 
-    The result for a point does not depend on the other points.
+    `places` are the embeddings. The result for a point does not depend on the other points.
     """
     n, p = places[0].shape
     mean = np.zeros((n, p))

@@ -73,7 +73,7 @@ class SparseLU(NamedTuple):
         """
         factors = _factorize(start, rows, values, threshold)
         if factors.pivots[-1] < 0:
-            raise FloatingPointError("factor is exactly singular or not finite")
+            raise FloatingPointError("the matrix is singular, or its factors are not finite")
         return factors
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:

@@ -218,7 +218,7 @@ def _require_near(away: NDArray[np.float64]) -> None:
 class Attachment(MeanWeights):
     """Neighbors of m points in a data set, and the weights that reconstruct the points from these neighbors.
 
-    A point that equals a neighbor has general weights here, too; `extension` gives it the neighbor's position.
+    Here, a point that equals a neighbor has weights on all its neighbors, too; `extension` moves them to the equal one.
 
     Attributes
     ----------

@@ -245,8 +245,12 @@ class Posterior(PointResult):
 
         Parameters
         ----------
-        index, seed, scale, source
-            As for `weights`.
+        index, seed : int
+            The key of the random numbers; both in [0, 2^64).
+        scale : float
+            The factor >= 0 on the covariance of the weights; 0 gives the mean of the weights.
+        source : {"posterior", "prior"}
+            The distribution from which the weights are drawn.
         align : {"procrustes", "none"}
             Rotate the draw to the reference embedding, or keep the eigenvectors, signed so that the entry of largest
             absolute value is positive.
@@ -254,7 +258,8 @@ class Posterior(PointResult):
         Raises
         ------
         InvalidParameterError
-            As for `weights`.
+            For a number outside its range, or for the prior after a fit with variant="published" and method="direct",
+            which has none.
         ConvergenceError
             If the eigenvectors of every solver fail the accuracy test.
 
@@ -529,7 +534,7 @@ def _require_graph(posterior: Posterior) -> None:
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)
     if kept is not None and not kept.any(axis=1).all():
-        raise npz.inconsistent(f"point {kept.any(axis=1).argmin()} has no kept neighbors")
+        raise npz.inconsistent(f"all entries of the array kept are False for point {kept.any(axis=1).argmin()}")
     if posterior.landmarks is not None:
         if (np.diff(posterior.landmarks) <= 0).any():
             raise npz.inconsistent("the landmarks are not in ascending order")

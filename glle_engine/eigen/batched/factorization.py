@@ -198,7 +198,8 @@ def _extend_panels(
 
     A contribution block in `blocks` is what the elimination of a child left for its parent. It is added to the
     `diagonal` block and to the front's rows of L and U^T, which begin at `low` in `lower` and at `up` in `upper`, but
-    not to the front's own contribution block. `width` is the number of columns; the length of `tag` that of draws.
+    not to the front's own contribution block. The front has `width` columns. The length of `tag` is the number of
+    draws.
     """
     child = tree.child[front]
     while child != -1:
@@ -354,9 +355,9 @@ def eliminate(
 ) -> None:
     """Compute L and U of a front, a dense matrix whose entries have been assembled, one range of columns after another.
 
-    These ranges are its supernodes, whose places are `panels` and whose number is `count` (`describe_front`). `size` is
-    the number of columns and rows of the front. `room` is scratch memory for `subtract`. The length of `tag` is the
-    number of draws.
+    The front has `count` such ranges, the supernodes, and `panels` says where they lie; both are from `describe_front`.
+    `size` is the number of columns and rows of the front. `room` is scratch memory for `subtract`. The length of `tag`
+    is the number of draws.
     """
     for s in range(count):
         node = tree.front[front] + s

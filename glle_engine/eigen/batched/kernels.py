@@ -101,7 +101,7 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 
     The tag is a tuple whose length is the number of doubles in a vector. `write_code` emits the intrinsic's LLVM code;
     it is called with a `Code` and the arguments after the tag. Memory addresses are passed on as they are, and numbers
-    are converted to integers as wide as an address.
+    are converted to 64-bit integers.
     """
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
@@ -186,10 +186,10 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
     r"""Return the function that emits one supernode's part of :math:`x = L^{-1} x` or :math:`x = U^{-T} x`, in place.
 
-    A supernode is a range of `width` columns c with the same rows r below them. Its part is :math:`x_c = T_c^{-1} x_c`,
-    then :math:`x_r \mathrel{-}= P x_c` for L (`lower`), where :math:`T_c` is the triangle of L in the diagonal block
-    and P are the rows of L below it. For U, :math:`T_c^{-T}` and the rows of :math:`U^T` take their places. The
-    solution goes up the elimination tree, from children to parents.
+    A supernode is a range of `width` columns c with the same rows r below them. For L (`lower`), the part is
+    :math:`x_c = T_c^{-1} x_c`, and then :math:`x_r \mathrel{-}= P x_c`, where :math:`T_c` is the triangle of L in the
+    diagonal block, and P are the rows of L below it. For U, it is the same with :math:`T_c^{-T}` of U and with the rows
+    of :math:`U^T`. The solution goes up the elimination tree, from children to parents.
 
     The arguments of the emitted code are x, the first column, the row numbers r, the number of these rows, P and the
     triangle.

@@ -108,7 +108,7 @@ class Workspace(NamedTuple):
 
     @staticmethod
     def for_structure(structure: Structure, wanted: int) -> Workspace:
-        """Allocate the arrays for `LANES` draws of `wanted` eigenpairs each; `structure` is that of the kNN graph."""
+        """Allocate the arrays for `LANES` draws of `wanted` eigenpairs each on the kNN graph of `structure`."""
         n, k = structure.neighbors.shape
         shapes = {
             "normals": (4 * k * LANES,),
@@ -393,9 +393,9 @@ def ritz(
 ) -> None:
     """Write the eigenvalues and eigenvectors of M to `room.values` and `room.vectors`, for each draw of a batch.
 
-    They are computed from each draw's Lanczos basis in `room` and its tridiagonal matrix: `diagonal` and off-diagonal
-    `off` (lanes, steps). M is B^T B for the (n, n) matrix B = I - W. If it is `constrained`, the rows of W sum to one,
-    and the eigenvectors are centered.
+    They are computed from the Lanczos basis of each draw in `room`, and from the tridiagonal matrix of each draw:
+    `diagonal` and off-diagonal `off` (lanes, steps). M is B^T B for the (n, n) matrix B = I - W. If `constrained`, the
+    rows of W sum to one, and the eigenvectors are centered.
     """
     tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
     lanes, wanted = len(tag), len(vectors)

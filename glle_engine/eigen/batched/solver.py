@@ -169,7 +169,7 @@ class LaneSolver:
         null_left(room, np.zeros(LANES, np.int32))
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
-        """Return the eigenpairs of draw number `lane` of a batch, and why they are rejected; None if they are accurate.
+        """Return the eigenpairs of draw number `lane` of a batch, and the reason to reject them or None.
 
         `vectors` (n, m) are the eigenvectors of this draw, with rows in the order of the points.
         """
@@ -190,9 +190,9 @@ class LaneSolver:
         return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps, ACCEPTED_DEVIATION)
 
     def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> list[int]:
-        """Move the pin of each draw in `lanes` whose left null vector y is small at its pin, to where |y| is largest.
+        """Move the pin of each draw in `lanes` whose left null vector y is small at the pin to where |y| is largest.
 
-        The pin of a draw is the position at which 1 is added to the diagonal of its I - W; `pins` has one for each
+        The pin of a draw is the position at which 1 is added to the diagonal of its I - W. `pins` has the pin of each
         draw of the batch, and is changed in place. Returns the numbers of the draws whose pin was moved, which have to
         be solved again.
         """

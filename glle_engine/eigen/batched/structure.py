@@ -160,7 +160,7 @@ def heirs(
     A front is the dense matrix in which a range of columns is eliminated; its contribution block is what the
     elimination leaves for the parent's front. A child can be the heir if it has as many rows below its columns as the
     front has columns and rows in all. Each front has `width` columns and `below` rows below them. `child` and `sibling`
-    have its first child and its next sibling in the tree of fronts; -1 for none.
+    have the first child and the next sibling of each front; -1 for none.
     """
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):

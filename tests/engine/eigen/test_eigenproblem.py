@@ -135,7 +135,7 @@ def test_the_last_solver_gives_the_same_embedding(posterior: Posterior, monkeypa
     """If all factorizations of B fail, the inverse of M gives the same draw, and the diagnostics name the solver."""
 
     def failing(*_: Any) -> Any:
-        raise FloatingPointError("factor is exactly singular or not finite")
+        raise FloatingPointError("the matrix is singular, or its factors are not finite")
 
     posterior = replace(posterior)  # without the sampler of other tests
     monkeypatch.setitem(posterior.__dict__, "lane_solver", None)

@@ -108,7 +108,7 @@ FULL = {"variant": "published", "covariance": "full-corrected", "max_iter": 2}
         ({"landmarks": 60}, "landmarks", lambda array: array[::-1].copy(), "not in ascending order"),
         ({"landmarks": 60}, "landmarks", lambda array: np.setdiff1d(ALL, array)[:60], "neighbors are not landmarks"),
 
-        ({"neighborhoods": "adaptive"}, "kept", lambda array: array & False, "no kept neighbors"),
+        ({"neighborhoods": "adaptive"}, "kept", lambda array: array & False, "all entries of the array kept are False"),
         ({"neighborhoods": "adaptive"}, "flatness", lambda array: array[:2], "shape"),
         ({"standardize": "zscore"}, "scale", lambda array: array * 0, "the entry 0, but scales are positive"),
         ({"standardize": "zscore"}, "center", lambda array: array[:1], "shape"),
