@@ -32,7 +32,9 @@ MAX_LANCZOS_STEPS = 60  # Lanczos stops after this many steps when several draws
 # Lanczos stops after this many steps for a single problem, because close eigenvalues need more than 60.
 MAX_LU_STEPS = 300
 RITZ_TOLERANCE = 1e-10  # Lanczos stops when the residual of each wanted eigenpair is below this times its eigenvalue
-_STEPS_BETWEEN_TESTS = 10  # beyond `MAX_LANCZOS_STEPS`, convergence is tested only every 10 steps, as a test costs m^3
+# Beyond `MAX_LANCZOS_STEPS`, convergence is tested only every 10 steps, because a test after m steps takes m^3
+# operations.
+_STEPS_BETWEEN_TESTS = 10
 
 
 @dataclass(frozen=True)

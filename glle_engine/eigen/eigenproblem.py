@@ -202,7 +202,7 @@ class Eigenproblem:
                 if len(pins):
                     null = factored.null_left()
                     strength = float(np.abs(null[pins, np.arange(len(pins))]).min())
-                    pins = np.argmax(np.abs(null), axis=0).astype(np.int32)  # better ones, if another solver is needed
+                    pins = np.argmax(np.abs(null), axis=0).astype(np.int32)  # better pins for the next solver
                 if reason := pin_refusal(strength):
                     tried.append(f"{solver}: {reason}")
                     continue

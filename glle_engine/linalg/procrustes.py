@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_ROUNDS = 100  # generalized Procrustes analysis ends after this many rounds at most
-CONSENSUS_TOLERANCE = 1e-10  # and as soon as a round changes the mean embedding by a smaller relative amount
+CONSENSUS_TOLERANCE = 1e-10  # it ends earlier if a round changes the mean embedding by less, relative to its norm
 MEDOID_CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, so that 496 pairs are compared
 
 

@@ -31,7 +31,7 @@ def doubled_centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     order = np.argsort(values)  # scipy.stats.rankdata would do this, but scipy.stats takes half a second to import
     ordered = values[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # of runs of equal values
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # where runs of equal values begin
     ends = np.append(starts[1:], len(values))
     ranks = np.empty(len(values))
     ranks[order] = np.repeat(starts + ends - len(values), ends - starts)

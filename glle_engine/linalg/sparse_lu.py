@@ -121,7 +121,7 @@ def _factorize(
             upper_rows, upper = _longer(upper_rows, n), _longer(upper, n)
         # reach[top:] has the rows that column j reaches through L, in topological order.
         top = n
-        free = lower_start[j]  # rows without a pivot yet go to the new column of L at once
+        free = lower_start[j]  # end of the new column of L, which gets the reached rows that have no pivot yet
         for e in range(start[j], start[j + 1]):
             row = rows[e]
             if mark[row] == j:

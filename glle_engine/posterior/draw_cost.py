@@ -95,8 +95,8 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     if placed:  # the arrays of all points, beside the arrays of the landmarks
         nbytes += posterior_bytes(posterior.n_points, spec) + 40 * posterior.n_points
     if (classes := len(posterior.pins)) > 1:  # for several closed classes of the graph, draws are solved one by one
-        alone += 2.5e-5 * n + 1e-9 * work.flops  # a factorization with pivoting
-        alone += classes * 1e-9 * work.entries + 4e-9 * n * classes**2  # null vectors, orthogonal to each other
+        alone += 2.5e-5 * n + 1e-9 * work.flops  # seconds of a factorization with pivoting
+        alone += classes * 1e-9 * work.entries + 4e-9 * n * classes**2  # seconds for orthogonal null vectors
         each = alone
         nbytes += 24 * n * classes  # left and right null vectors, and one temporary copy of one of them
     return DrawCost(alone, each, nbytes)

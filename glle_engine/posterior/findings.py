@@ -52,7 +52,7 @@ MAX_DEVIATION_RATIO = 30.0
 MOST_VARIANCE_SHARE = 0.99  # the figure `features_of_most_variance` counts the features that hold this share
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 TRUST_POINTS = 300  # trustworthiness is averaged over this many points
-NOISE_DRAWS = 8  # and over this many draws
+NOISE_DRAWS = 8  # the trustworthiness of a noise model is averaged over this many draws
 FINDING_SEED = 2**63  # unlikely to be a seed that users give, so that the choice does not use the draws that they see
 
 

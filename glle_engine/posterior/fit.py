@@ -208,7 +208,7 @@ def _fit_on_landmarks(
             remedy=error.remedy + " More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
-    spec = replace(spec, noise=fitted.spec.noise)  # in place of "auto"
+    spec = replace(spec, noise=fitted.spec.noise)  # the noise model that was chosen for "auto"
     return _place_others(replace(fitted, spec=spec), placed, landmarks, on_progress)
 
 

@@ -194,7 +194,7 @@ def distribution_at(
         root = ridge_factor(precision)
         center, minimum = dense.affine_solution(root, None if kept is None else kept_of_rows)
         if noise.variance == "dirichlet":
-            ratio = spec.reg / (count * (count + 1))  # the noise variance over tr(G_i), as in the line for "ml"
+            ratio = spec.reg / (count * (count + 1))  # s_i^2 / tr(G_i), the relative noise, for the rule "dirichlet"
         else:
             ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
         mean[rows] = center if spec.mean == "derived" else known.weights[rows]

@@ -370,7 +370,7 @@ class WeightDistribution:
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
         """Return the distribution of the weights of some points only, whose row numbers are `rows`, as copies."""
         of_points = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        for name in ("scatter", "second_moment"):  # moments of all points together
+        for name in ("scatter", "second_moment"):  # they belong to all points together, not to single points
             of_points.pop(name, None)
         return replace(self, **{name: value[rows] for name, value in of_points.items()})
 

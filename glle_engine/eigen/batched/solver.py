@@ -87,7 +87,7 @@ class LaneSolver:
         sum of the embedding's columns. Small random numbers add all other directions: a draw at scale 0 is the
         embedding itself, so that Lanczos would have no direction left after p steps.
         """
-        # numpy's order of additions depends on the memory layout, and the bits of a sum on that order.
+        # The memory layout is fixed, because it decides in which order numpy adds, and so the bits of the sum.
         start = np.ascontiguousarray(embedding).sum(axis=1) + _START_NOISE * start_vector(len(embedding))
         pin = int(structure.position[pins[0]]) if len(pins) else -1
         return cls(structure, pin, embedding.shape[1], start[structure.order])

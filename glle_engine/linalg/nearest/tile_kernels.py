@@ -40,7 +40,7 @@ VECTORS_PER_TILE = 2  # products are computed for this many SIMD vectors of rows
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """The length of this tuple is the number of float32 in a SIMD vector of this processor."""
 PANEL = VECTORS_PER_TILE * len(TAG)  # number of rows of the tree for which products are computed at once
-ROWS = (0,) * 6  # its length is the number of query points for which they are: 6 x 2 vectors of sums fit in registers
+ROWS = (0,) * 6  # as long as there are query points in a product: 6 x 2 vectors of sums fit into registers
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
 _MAX_FLOAT32_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
