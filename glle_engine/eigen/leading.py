@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MAX_DENSE_ROWS = 600  # up to this number of rows LAPACK is as fast as Lanczos
-MAX_RESTARTS = 60  # if Lanczos needs more restarts, eigenvalues are too close to each other, and LAPACK is faster
+MAX_RESTARTS = 60  # if Lanczos needs more restarts, because eigenvalues are close to each other, LAPACK takes over
 PRODUCTS_PER_REPORT = 8  # progress is reported after every 8 products with the matrix
 # Lanczos has missed an eigenvalue if a second run finds one that exceeds the smallest result by this relative amount.
 MAX_MISSED_GAIN = 1e-8

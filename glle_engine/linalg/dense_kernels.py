@@ -19,7 +19,7 @@ _CACHED_ROWS = 256  # products are added up in blocks of this many rows of both 
 _MAX_JACOBI_SWEEPS = 60  # the iteration ends after at most this many sweeps over all pairs of columns
 _EPSILON = float(np.finfo(np.float64).eps)
 _NEGLIGIBLE_SQUARE = 1e-280  # smaller squares, near the underflow at 1e-308, lose digits; matrices have entries up to 1
-_QL_SWEEPS = 50  # if an eigenvalue needs more QL sweeps, the matrix counts as not converging; usually two are enough
+_QL_SWEEPS = 50  # if an eigenvalue needs more QL sweeps, the matrix counts as not converging
 
 
 @compiled

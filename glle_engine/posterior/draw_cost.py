@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BASE_BYTES = 1.2e7  # memory for blocks of neighborhoods and buffers, which does not depend on the number of points
 _DENSE_SECONDS = 6e-9  # measured: the dense solver takes this times n^3 seconds for n points
-_CACHE_BYTES = 3.2e7  # size of the L3 cache of the machine that was measured; larger factors are read from memory
+_CACHE_BYTES = 3.2e7  # size of the cache that all cores share; larger factors are read from memory
 
 
 class Work(NamedTuple):

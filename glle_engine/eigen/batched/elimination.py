@@ -21,7 +21,7 @@ MAX_SUPERNODES_PER_FRONT = 8  # a wider dense block (front) is cut, which bounds
 _WIDEST_FRONT = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS
 _MIN_FRONT_COLUMNS = 24  # a front with fewer columns is faster if it is split into fronts of one supernode each
 # (width, share): two fronts are merged if the merged front has at most `width` columns and at most this share of its
-# stored values is zero. Narrow fronts may store more zeros, because merging them saves more time.
+# stored values is zero. Narrow fronts may have a larger share of zeros.
 _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 
