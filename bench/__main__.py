@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench.engine import audits, draws, fits, memory, stages
+from bench.engine import audits, draws, fits, memory, million, orders, stages
 from bench.report import HEAD, compare, machine, print_table, show
-from bench.service import cached, concurrency, uncached
+from bench.service import cached, concurrency, start, uncached
 from bench.service.deployment import running_service
 from docs.figures.methods.tables import table
 from qa.frame import write_report
@@ -63,8 +63,10 @@ def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
             yield from concurrency.rows(service, WORKERS)
             yield from uncached.job_rows(service, largest)
             yield from cached.rows(service)
+            yield from start.rows(service)
     if "draws" in parts:
         yield from draws.rows(largest)
+        yield from orders.rows(largest)
     if "fits" in parts:
         yield from fits.rows(largest)
     if "audits" in parts:
@@ -73,6 +75,8 @@ def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
         yield from draws.parallel_rows()
     if "memory" in parts and largest >= memory.N:
         yield from memory.rows(million=largest >= memory.MILLION)
+        if largest >= million.N:
+            yield from million.rows()
 
 
 if __name__ == "__main__":

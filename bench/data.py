@@ -6,6 +6,7 @@ The cost of a draw grows with the intrinsic dimension of the data, more than wit
     cube-2, cube-3, ...         smooth maps of the unit cube of 2, 3, ... dimensions into 20 features
     cube-3-50                   a smooth map of the unit cube of 3 dimensions into 50 features
     gaussian-20                 20 dimensions in 20 features
+    heavy-5                     Student's t with 2 degrees of freedom in 5 features
     rank-10                     a Gaussian in 10 dimensions of 100 features, with noise
     digits                      8 x 8 images of digits, 64 features
     patches                     8 x 8 patches of a photograph, 64 features
@@ -29,7 +30,7 @@ WAVES = 1.5  # standard deviation of a wave's number of radians along a cube's e
 RANK_FEATURES, NOISE = 100, 0.01
 PATCH = 8  # pixels
 # Others: 10. With 10 the graph of the patches has two closed classes, so that its embedding only separates them.
-NEIGHBORS = {"cube-3": 12, "cube-5": 12, "cube-8": 16, "gaussian-20": 15, "rank-10": 15, "patches": 15}
+NEIGHBORS = {"cube-3": 12, "cube-5": 12, "cube-8": 16, "gaussian-20": 15, "heavy-5": 12, "rank-10": 15, "patches": 15}
 
 
 def neighbors_of(name: str) -> int:
@@ -43,8 +44,9 @@ def data_of(name: str, n: int, seed: int = 0) -> NDArray[np.float64]:
     random = np.random.default_rng([seed, n])
     if family == "cube":
         return _cube(random, n, *map(int, numbers))
-    if family == "gaussian":
-        return random.standard_normal((n, int(numbers[0])))
+    if family in {"gaussian", "heavy"}:
+        shape = (n, int(numbers[0]))
+        return random.standard_normal(shape) if family == "gaussian" else random.standard_t(2, shape)
     if family == "rank":
         rank = int(numbers[0])
         basis = random.standard_normal((rank, RANK_FEATURES))

@@ -74,8 +74,11 @@ def _embed(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
 
 def _data(name: str, n: int) -> NDArray[np.float64]:
     """Return n points of a data set of `bench.data`, or of Gaussian groups in 50 features."""
-    if name != "groups":
-        return data_of(name, n)
+    return groups(n) if name == "groups" else data_of(name, n)
+
+
+def groups(n: int) -> NDArray[np.float64]:
+    """Return n points (n, 50) of 12 Gaussian groups."""
     random = np.random.default_rng(n)
     centers = 1.2 * random.standard_normal((GROUPS, FEATURES))
     noise = random.standard_normal((n, FEATURES)) * np.linspace(1.2, 0.2, FEATURES)

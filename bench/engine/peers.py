@@ -1,4 +1,4 @@
-"""The computations of other libraries: LLE by scikit-learn and tapkee, and eigenproblems by eigsh and LAPACK."""
+"""The computations of other libraries: LLE by scikit-learn and tapkee, eigenproblems by eigsh and LAPACK, and METIS."""
 
 from __future__ import annotations
 
@@ -57,3 +57,19 @@ def fit_tapkee(X: NDArray[np.float64]) -> NDArray[np.float64]:
     import tapkee
 
     return np.asarray(tapkee.embed(np.asfortranarray(X.T), method="lle", num_neighbors=10, target_dimension=2))
+
+
+def has_metis() -> bool:
+    """Return whether the Python binding of METIS is installed (extra `bench`)."""
+    return find_spec("pymetis") is not None
+
+
+def metis_order(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return METIS's elimination order (n,) of an undirected graph whose adjacency lists include each vertex itself."""
+    import pymetis
+
+    rows = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    is_edge = rows != adjacent
+    ends = np.append(0, np.cumsum(np.bincount(rows[is_edge], minlength=len(start) - 1)))
+    order, _ = pymetis.nested_dissection(xadj=ends.tolist(), adjncy=adjacent[is_edge].tolist())
+    return np.array(order, np.int32)
