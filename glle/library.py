@@ -421,7 +421,8 @@ def audit(
         Seed of permutations and of random halves of the data, by either name. The seed of a method is one of its
         `parameters`.
     executor, threads
-        Executor, or number of threads, that embed random halves of the data in parallel; results do not depend on them.
+        A `ThreadPoolExecutor`, or a number of threads, that embed random halves of the data in parallel; results do not
+        depend on them.
         By default there are as many threads as processors.
     verbose
         Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.

@@ -98,12 +98,12 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
         if source.embedder is None:
             yield conclude_from_data(audited)
             return
-        halves = Halves(audited)
+        halves = Halves(audited, pool)
         embed_executor = pool if source.is_threaded else chosen.executor
         for pairs in PAIRS_OF_STAGES:
             halves.extend(pairs, embed_executor, pool)
             if pairs == MIN_FINAL_PAIRS:
-                audited = audited.compared_with_chance(embed_executor).with_dimension(embed_executor)
+                audited = audited.compared_with_chance(embed_executor, pool).with_dimension(embed_executor)
             audit_so_far, facts = conclude_from_halves(audited, halves)
             if pairs >= MIN_FINAL_PAIRS and (pairs == PAIRS_OF_STAGES[-1] or is_certain(audit_so_far, pairs)):
                 yield audit_so_far

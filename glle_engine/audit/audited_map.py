@@ -161,7 +161,7 @@ class AuditedMap:
             notes=tuple(notes),
         )
 
-    def compared_with_chance(self, executor: Executor | None) -> AuditedMap:
+    def compared_with_chance(self, executor: Executor | None, threads: Executor | None) -> AuditedMap:
         """Return a copy with `chance`, the comparison with maps of permuted data, and what follows from it.
 
         If the comparison would say nothing about these data (`unknown_reason`), return the object unchanged.
@@ -171,7 +171,7 @@ class AuditedMap:
         options = self.options
         chance = compare_with_chance(
             self.source, self.embedding, options.score_neighbors, of_blocks=self.blocks, seed=options.seed,
-            executor=executor, on_progress=options.on_progress,
+            executor=executor, threads=threads, on_progress=options.on_progress,
         )  # fmt: skip
         notes = (*self.notes, *_notes_on_points(self.facts, chance))
         return replace(self, chance=chance, facts=replace(self.facts, has_gain=chance.has_gain), notes=notes)

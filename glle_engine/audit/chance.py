@@ -245,6 +245,7 @@ def compare_with_chance(
     of_blocks: NDArray[np.int64] | None = None,
     seed: int = 0,
     executor: Executor | None = None,
+    threads: Executor | None = None,
     on_progress: OnProgress = silent,
 ) -> Chance:
     """Compare an embedding with embeddings of permuted data.
@@ -263,6 +264,8 @@ def compare_with_chance(
         Seed of the permutations and of the blocks of points.
     executor : concurrent.futures.Executor, optional
         Embeds the permuted data in parallel.
+    threads : concurrent.futures.Executor, optional
+        Threads that compare the neighbors of the embedding, block by block.
     on_progress
         Called with (permuted data sets done, number of them, "chance").
 
@@ -272,8 +275,11 @@ def compare_with_chance(
     blocks = np.array_split(rng.permutation(n), _count_blocks(n))
     k = neighbors_of_block(n, n_neighbors)
     preserved = np.empty(n)
-    for block in blocks:
+
+    def compare_block(block: NDArray[np.intp]) -> None:
         preserved[block] = _preserved(source.to_points(data[block]), Y[block], k)
+
+    list((map if threads is None else threads.map)(compare_block, blocks))
     parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK_POINTS, rng)]
     permuted = (
         _permute_columns(data[rows.ravel()], rows.shape[1], rng)

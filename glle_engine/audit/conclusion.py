@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.halves import Halves
     from glle_engine.audit.statement import Facts
 
-_BLOCK_ENTRIES = 1 << 20
+_BLOCK_ENTRIES = 1 << 16  # neighbors that are sorted at a time, so that they stay in the cache
 MIN_REGION_PAIRS = 4  # fewer pairs of halves do not calibrate regions
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PLACING_NEIGHBORS = 5  # the points outside a half are placed by this many neighbors in the half
 _SEARCH_FACTOR = 4  # the common search finds this multiple of `PLACING_NEIGHBORS`, so that usually enough are in a half
+_PLACED_POINTS = 1 << 16  # one thread finds the weights of this many points at a time
 MIN_PAIRS = 2  # pairs of halves that an audit needs
 
 
@@ -92,7 +93,7 @@ class Halves:
 
     """
 
-    def __init__(self, audited: AuditedMap) -> None:
+    def __init__(self, audited: AuditedMap, threads: Executor | None) -> None:
         """Raise `InvalidParameterError` if the rows are of too few blocks to halve."""
         assert audited.source.embedder is not None
         self.audited = audited
@@ -100,7 +101,7 @@ class Halves:
         self.maps: Resamples | None = None
         self.half_maps: list[HalfMap] = []
         self.shapes: list[NDArray[np.float64]] = []
-        self._place = _placement(audited.points, audited.rows, is_linear=audited.source.is_linear)
+        self._place = _placement(audited.points, audited.rows, threads, is_linear=audited.source.is_linear)
 
     def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
         """Embed more halves of the data, until there are `pairs` pairs, and evaluate the new maps.
@@ -273,7 +274,9 @@ def island_places(
     return placed
 
 
-def _placement(points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool) -> Placement:
+def _placement(
+    points: NDArray[np.float64], rows: NDArray[np.intp], threads: Executor | None, *, is_linear: bool
+) -> Placement:
     """Return a function that takes the positions (r, p) of the `rows` in a map, and returns all n positions (n, p)."""
     if len(rows) == len(points):
         return lambda places: places
@@ -281,11 +284,14 @@ def _placement(points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear
     if is_linear:
         return lambda places: affine_map(known, places).transform(points)
     others = np.setdiff1d(np.arange(len(points)), rows, assume_unique=True)
-    weights = placing_weights(known, points[others])
+    parts = np.array_split(others, -(-len(others) // _PLACED_POINTS))
+    weights = list((map if threads is None else threads.map)(lambda part: placing_weights(known, points[part]), parts))
 
     def place(places: NDArray[np.float64]) -> NDArray[np.float64]:
         placed = np.empty((len(points), places.shape[1]))
-        placed[rows], placed[others] = places, weights.embed(places)
+        placed[rows] = places
+        for part, extension in zip(parts, weights, strict=True):
+            placed[part] = extension.embed(places)
         return placed
 
     return place

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 
@@ -68,8 +69,8 @@ class AuditOptions:
     seed : int
         Seed of permutations and halves.
     executor : concurrent.futures.Executor, optional
-        Embeds halves and permuted data in parallel, with the same bits. By default, threads do this for methods of this
-        library.
+        Threads that embed halves and permuted data in parallel, with the same bits. By default, threads do this for
+        methods of this library.
     threads : int, optional
         Number of threads, if there is no `executor`. Default: the number of processors.
     embed_halves : callable, optional
@@ -80,7 +81,8 @@ class AuditOptions:
     Raises
     ------
     InvalidParameterError
-        Unless `score_neighbors` is an integer of at least 2, and `seed` an integer in [0, 2^64).
+        Unless `score_neighbors` is an integer of at least 2, and `seed` an integer in [0, 2^64), or if `executor` has
+        processes.
 
     """
 
@@ -104,6 +106,11 @@ class AuditOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "score_neighbors", check_integer("score_neighbors", self.score_neighbors, 2))
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
+        if isinstance(self.executor, ProcessPoolExecutor):
+            raise InvalidParameterError(
+                "An audit cannot use the processes of a `ProcessPoolExecutor`, because its parts share memory.",
+                remedy="Give a `ThreadPoolExecutor`, or a number of `threads`.",
+            )
 
     def open_pool(self) -> AbstractContextManager[Executor | None]:
         """Return a context manager that yields the caller's executor, a new pool of threads, or None for one thread."""

@@ -1,7 +1,7 @@
 """Audits: chance, what remains, and the parts of a picture, on data whose answers are known."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -161,6 +161,12 @@ def test_a_posterior_and_its_method_are_one() -> None:
     assert by_posterior.to_dict() == by_name.to_dict()
     np.testing.assert_array_equal(by_posterior.p_value, by_name.p_value)
     np.testing.assert_array_equal(by_posterior.spread, by_name.spread)
+
+
+def test_processes_are_refused() -> None:
+    """An executor of processes could not share the audit's data; the error names threads."""
+    with ProcessPoolExecutor(1) as processes, pytest.raises(InvalidParameterError, match="`threads`"):
+        audit(PLANE, method="pca", executor=processes)
 
 
 def test_a_function_is_a_method() -> None:
