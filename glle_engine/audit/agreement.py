@@ -40,7 +40,8 @@ class Agreement:
     by_chance : float
         The value of `kept` that is expected for random positions.
     near : float in [0, 1]
-        Share of each point's k nearest neighbors in the embedding that are not far in the data (`far_neighbors`).
+        Share of each point's k nearest neighbors in the embedding that are not far from it in the data (as
+        `far_neighbors` defines far).
     straight, along : float
         Rank correlation of distances in the embedding with Euclidean distances in the data, and with distances along
         the data: the lengths of shortest paths over nearest neighbors.
@@ -78,16 +79,18 @@ def far_neighbors(
     k: int,
     least: float = 0.0,
 ) -> NDArray[np.bool_]:
-    """Return which of the neighbors `near` (n, m) in an embedding are far from their point in all `spaces` (n, d).
+    """Return a mask (n, m): which of each point's neighbors `near` (n, m) in an embedding are far from it in the data.
 
-    The spaces are the data and their principal components (`spaces_of`).
+    `spaces` are the data (n, d) and, of many features, their principal components (`spaces_of`). A neighbor has to be
+    far from the point in each of these spaces.
 
-    Points i and j are far if neither is among the 3 k nearest neighbors of the other, and their distance exceeds 1.5
-    times the distance of either point to its k-th neighbor. Only the points `rows` count as neighbors. Ranks alone
-    would call most pairs far in groups that fill many dimensions, where all distances are about equal.
+    In a space, two points are far from each other if neither is among the 3 k nearest neighbors of the other, and their
+    distance exceeds 1.5 times the distance of each of the two to its k-th neighbor. These neighbors are searched only
+    among the points `rows`. Ranks alone would not do: in groups that fill many dimensions all distances are about
+    equal, and most pairs would count as far.
 
-    If at most the share `least` of a point's neighbors is far, the result says that none is. For a caller who only asks
-    for larger shares, this saves the search for the neighbors in the data of most points.
+    `least` is for callers who only ask which points have more than this share of far neighbors. All entries of the
+    other points are then False, which saves the search for their neighbors in the data.
     """
     is_far, points, others = np.ones(near.shape, bool), np.arange(len(near)), np.unique(near).astype(np.intp)
     width = min(FAR_RANK_RATIO * k, len(rows) - 2)
@@ -116,7 +119,7 @@ def far_neighbors(
 
 
 def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return the spaces in which neighbors are compared: the points, and ten principal components if d > 10."""
+    """Return the spaces in which neighbors are compared: the points (n, d), and ten components of them if d > 10."""
     points = np.ascontiguousarray(points)
     if points.shape[1] <= COMPONENTS or len(points) <= COMPONENTS + 1:
         return [points]
@@ -126,9 +129,10 @@ def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
 def nearest_among(
     points: NDArray[np.float64], rows: NDArray[np.intp], k: int, chosen: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """For each point (n, d), find the k nearest points among `rows`, other than itself: row numbers, and distances.
+    """For each point (n, d), find the k nearest points among `rows`, other than itself; return row numbers, distances.
 
-    Both results are (n, k). With `chosen` (m,), only these rows of `points` are searched for, and both are (m, k).
+    Both results are (n, k). With `chosen` (m,), only the neighbors of these rows of `points` are found, and both
+    results are (m, k).
     """
     points = np.ascontiguousarray(points)
     if len(rows) == len(points) and (chosen is None or len(chosen) == len(points)):

@@ -5,25 +5,26 @@ data they are:
 
 - *islands*: the share of halves in whose embeddings an island is isolated. If an island is isolated in the embeddings
   of halves, but not in the data, the method has cut the data there.
-- *arrangement*, of three islands or more: :math:`R^2` of the islands' centers in A and B.
-- *neighborhoods*: the share of a point's k neighbors in A that are its neighbors in B.
-- *shape*: :math:`R^2` of the points of one island in A and B, where each island is rotated by itself.
+- *arrangement*, of three islands or more: :math:`R^2` of the islands' centers in the embeddings of A and B.
+- *neighborhoods*: the share of a point's k neighbors in the embedding of A that are also its neighbors in the embedding
+  of B.
+- *shape*: :math:`R^2` of the points of one island in the embeddings of A and B, where each island is rotated by itself.
 
 All but the first are corrected for chance: :math:`(R^2 - c) / (1 - c)`. For arrangement and shape, :math:`c` is the
 mean :math:`R^2` over permuted centers or points. For neighborhoods, :math:`c = k / (m - 1)` is the share that random
 points of an island of m points would reach, and the share of neighbors takes the role of :math:`R^2`.
 
 Two scores say where the embedding itself is wrong. *Stretch* is the distance in the embedding from a point to the
-points that are its neighbors in halves, weighted by their probability. *Squeeze* is the distance in halves from a point
-to its neighbors in the embedding. Each is divided by the typical distance between neighbors in the embedding or in the
-halves, so that 1 is usual. If the audit has only coordinates, and no method to embed halves, the data take the role of
-the halves.
+points that are its neighbors in the embeddings of halves, weighted by their probability. *Squeeze* is the distance in
+the embeddings of halves from a point to its neighbors in the embedding. Each is divided by the typical distance between
+neighbors in the same embedding, so that 1 is usual. If the audit has only coordinates, and no method to embed halves,
+the data take the role of the embeddings of halves.
 
-A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding: more than four
-times the distance from each of the two points to its k-th neighbor. It is *glued* if more than 35 % of its neighbors in
-the embedding are far from it in the data (`far_neighbors`). Embeddings of halves cannot show this, because a method
-that folds the data often folds each half, too. A *seam* is a tear or a fold with two sides: two connected regions that
-are torn off each other, or laid onto each other.
+A point is *torn off* if more than a tenth of its neighbors in the embeddings of halves, by their probability, are far
+from it in the embedding: more than four times the distance from each of the two points to its k-th neighbor. It is
+*glued* if more than 35 % of its neighbors in the embedding are far from it in the data (`far_neighbors`). Embeddings of
+halves cannot show this, because a method that folds the data often folds each half, too. A *seam* is a tear or a fold
+with two sides: two connected regions that are torn off each other, or laid onto each other.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ CHANCE_PERMUTATIONS = 8  # the R^2 by chance is the mean R^2 of this many permut
 MAX_SHOWN_TEARS = 100  # an audit keeps at most this many pairs of torn neighbors for drawing
 MAX_SEAMS = 9
 _BLOCK_POINTS = 16_384  # the neighbors of this many points are compared at a time, so that they stay in the cache
-# Each side of a seam has at least this many points, and half the share `FEW_DISTURBED` of all points.
+# Each side of a seam has at least this many points, or half the share `FEW_DISTURBED` of all points if that is more.
 MIN_SEAM_POINTS = 3
 
 
@@ -70,7 +71,8 @@ class Answer:
     Attributes
     ----------
     share : float in [0, 1]
-        The share that the maps of two separate halves of the data have in common, beyond chance.
+        The share that the maps of two separate halves of the data have in common. It is corrected for chance: 0 stands
+        for what random positions would have in common.
     error : float
         Standard error over pairs of halves of these data; the shares of other samples differ more.
     of_islands : (m,) float64 or None
@@ -133,8 +135,10 @@ class Disturbed:
         Mean distance in the embedding from each point to its neighbors; 1 is usual.
     squeeze : (n,) float64
         Mean distance in maps of halves, or in the data, from each point to its neighbors in the embedding; 1 is usual.
-    is_torn, is_glued : (n,) bool
-        Whether each point lies far from its neighbors, or beside points that are far in the data.
+    is_torn : (n,) bool
+        Whether more than a tenth of each point's neighbors, by their probability, lie far from it in the embedding.
+    is_glued : (n,) bool
+        Whether more than 35 % of each point's neighbors in the embedding are far from it in the data.
     tears : (t, 2) int64
         Up to 100 pairs of neighbors that lie far apart in the embedding; none if most points are torn off.
     seams : tuple of Seam
@@ -153,7 +157,10 @@ class Disturbed:
 
     @property
     def seam(self) -> NDArray[np.int64]:
-        """Number (n,) of the seam on which each point lies: j and -j on the sides of seam j, from 1; 0 for no seam."""
+        """The seam on which each point lies (n,): j or -j for the first or the second side of seam j; 0 for no seam.
+
+        Seam j is `seams[j - 1]`, a tear or a fold with two sides. For a point on several seams, the first one counts.
+        """
         of_points = np.zeros(len(self.stretch), np.int64)
         for number, seam in reversed(list(enumerate(self.seams, start=1))):
             for side, sign in zip(seam.sides, (1, -1), strict=True):
@@ -164,8 +171,8 @@ class Disturbed:
 def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
     """Return how well the centers of the islands agree between maps of two separate halves of the data.
 
-    Maps 2 j and 2 j + 1 of `maps` (m, n, p) are such a pair. `islands` (n,) has the number of each point's island, or
-    -1. Returns None for fewer than three islands.
+    Maps 2 j and 2 j + 1 of `maps` (m, n, p) are such a pair. `islands` (n,) has the number of each point's island, a
+    clump of points in the audited embedding; -1 stands for no island. Returns None for fewer than three islands.
     """
     count = int(islands.max()) + 1
     if count < MIN_ARRANGED_ISLANDS:
@@ -179,11 +186,15 @@ def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer
 def neighborhoods(
     near: NDArray[Any], islands: NDArray[np.int64], rows: NDArray[np.intp] | None = None
 ) -> tuple[Answer, NDArray[np.float64]]:
-    """Return how well neighbors agree between maps of halves: the answer for the map, and the share of each point (n,).
+    """Return how well neighbors agree between maps of halves of the data: for all points, and for each point (n,).
+
+    Both results are shares: how many of a point's neighbors in the map of one half are its neighbors in the map of the
+    other half, too, corrected for chance. 0 is the share that random points of the same island would have, and 1 means
+    all neighbors.
 
     `near` (m, n, k) are the neighbors in m maps, where maps 2 j and 2 j + 1 are of two separate halves of the data.
-    `islands` (n,) has the number of each point's island, or -1. With `rows`, only these points count as neighbors, and
-    the answer for the map is the mean over them.
+    `islands` (n,) has the number of each point's island, a clump of points in the audited embedding; -1 stands for no
+    island. With `rows`, all neighbors in `near` are among these points, and the first result is the mean over them.
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
@@ -200,9 +211,11 @@ def neighborhoods(
 
 
 def shape_shares(A: NDArray[np.float64], B: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share (m,) of each island's shape that two maps (n, p) have in common; 0 for fewer than 5 points.
+    """Return, for each of m islands, what share of its shape two maps (n, p) have in common.
 
-    The maps are of two separate halves of the data. `islands` (n,) has the number of each point's island, or -1.
+    The maps are of two separate halves of the data. The share is the R^2 between the island's points in the two maps,
+    rotated onto each other and corrected for chance; it is 0 for an island of fewer than 5 points. `islands` (n,) has
+    the number of each point's island, a clump of points in the audited embedding; -1 stands for no island.
     """
     members = (islands == island for island in range(int(islands.max()) + 1))
     return np.array([_beyond_chance(A[rows], B[rows]) if rows.sum() >= MIN_SHAPE_POINTS else 0.0 for rows in members])
@@ -211,7 +224,9 @@ def shape_shares(A: NDArray[np.float64], B: NDArray[np.float64], islands: NDArra
 def shape(shares: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
     """Return how well the shapes of islands agree between maps of two separate halves of the data.
 
-    `shares` (h, m) are the `shape_shares` of h pairs of halves. The answer is the mean over all points on islands.
+    `shares` (h, m) says, for each of h pairs of halves and each of m islands, what share of the island's shape the two
+    maps have in common (`shape_shares`). `islands` (n,) has the number of each point's island, or -1 for no island. The
+    answer is the mean over pairs of halves and over all points on islands.
     """
     sizes = np.bincount(islands[islands >= 0])
     of_pairs = shares @ sizes / sizes.sum()
@@ -226,13 +241,26 @@ def disturbed_by_samples(
     islands: NDArray[np.int64],
     is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return where an embedding (n, p) tears neighbors apart, or lays points onto each other, by maps of other samples.
+    """Return where an embedding tears neighbors apart, or lays points onto each other that are no neighbors.
 
-    The maps of other samples are those of random halves of the data. `neighbors` (n, k) are neighbors in the embedding,
-    `probability` (n, n) the probabilities of being neighbors in the map of another sample, and `squeezes` (m, n) the
-    results of `squeeze_of` for m maps of halves. `islands` (n,) has the number of each point's island, or -1.
-    `is_far_in_data` (n, k) says which `neighbors` are far in the data, because maps of halves can have the same folds
-    as the embedding.
+    Tears are found by maps of random halves of the data, which stand for other samples. Points that are laid onto each
+    other are found by the data, because maps of halves can have the same folds as the embedding.
+
+    Parameters
+    ----------
+    Y : (n, p) float64
+        The embedding.
+    neighbors : (n, k) int
+        Neighbors of each point in the embedding.
+    probability : (n, n) csr_array
+        Entry (i, j) is the probability that j is a neighbor of i in the map of another sample.
+    squeezes : (m, n) float64
+        Mean distance from each point to its `neighbors` in each of m maps of halves; 1 is usual (`squeeze_of`).
+    islands : (n,) int64
+        Number of each point's island, a clump of points in the embedding; -1 stands for no island.
+    is_far_in_data : (n, k) bool
+        Which of the `neighbors` are far from the point in the data.
+
     """
     n, start, columns, weights = len(Y), probability.indptr, probability.indices, probability.data
     radii = _apart(Y, np.arange(n)[:, None], neighbors)
@@ -271,11 +299,11 @@ def _entries(matrix: csr_array, is_chosen: NDArray[np.bool_]) -> NDArray[np.int6
 def squeeze_of(
     places: NDArray[np.float64], near: NDArray[np.int32], neighbors: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return each point's mean distance in one map (n,) to its `neighbors` (n, k) in another map, the audited one.
+    """Return each point's mean distance (n,), in the map of a half of the data, to its neighbors in the audited map.
 
-    `places` (n, p) are the positions in the first map, which is of a random half of the data, and `near` (n, k) are the
-    nearest neighbors there. The unit is the mean distance of a point to its nearest neighbors, in the median over
-    points.
+    `places` (n, p) are the positions in the map of the half, `near` (n, k) the nearest neighbors there, and `neighbors`
+    (n, k) the nearest neighbors in the audited map. The unit is the usual distance of neighbors in the map of the half:
+    the mean distance of a point to its `near`, in the median over points.
     """
     distance, inside = (
         _apart(places, np.arange(len(places))[:, None], each).mean(axis=1) for each in (neighbors, near)
@@ -294,9 +322,11 @@ def _apart(places: NDArray[np.float64], first: NDArray[Any], second: NDArray[Any
 def disturbed_by_data(
     Y: NDArray[np.float64], points: NDArray[np.float64], k: int, islands: NDArray[np.int64]
 ) -> Disturbed:
-    """Return where an embedding Y (n, p) tears neighbors apart, or lays other points onto each other, by the data.
+    """Return where an embedding Y (n, p) tears neighbors apart, or lays points onto each other that are no neighbors.
 
-    The data are `points` (n, d); k neighbors are compared. `islands` (n,) has the number of each point's island, or -1.
+    The embedding is compared with the data alone, `points` (n, d), and not with maps of halves of the data; k neighbors
+    are compared. `islands` (n,) has the number of each point's island, a clump of points in the embedding; -1 stands
+    for no island.
     """
     (in_map, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
     stretch, is_torn_pair = _distances_to(Y, in_map, in_data)
@@ -317,8 +347,8 @@ def _distances_to(
     """Return each point's mean distance (n,) to its `other` points (n, k), and which of these points (n, k) are far.
 
     `neighbors` (n, k) are the nearest neighbors among `places` (n, p). The unit is the mean distance of a point to its
-    nearest neighbors, in the median over points. A point is far if it is more than `FAR_RATIO_IN_MAP` times as far away
-    as the farthest neighbor of either point.
+    nearest neighbors, in the median over points. Two points are far from each other if their distance exceeds
+    `FAR_RATIO_IN_MAP` times the distance of each of the two to its farthest neighbor.
     """
     rows = np.arange(len(places))[:, None]
     inside, distance = _apart(places, rows, neighbors), _apart(places, rows, other)
@@ -339,12 +369,15 @@ def _seams(
     islands: NDArray[np.int64],
     score: NDArray[np.float64],
 ) -> tuple[Seam, ...]:
-    """Group pairs of points (t, 2) that are torn apart, or laid onto each other, into seams with two connected sides.
+    """Group pairs of points into seams, each a tear or a fold with two sides; return at most 9, the largest first.
 
-    Points on one side are connected by pairs of neighbors `near` (s, 2): in the embedding for a tear, and in the data
-    or in maps of halves for a fold. Returns at most 9 seams, the largest first; none if more than the share
-    `MANY_DISTURBED` of the points is disturbed. `islands` (n,) has the number of each point's island, or -1, and
-    `score` (n,) is the stretch or squeeze of each point.
+    `pairs` (t, 2) are torn apart in a tear, and laid onto each other in a fold. The points on one side of a seam are
+    connected by the pairs `near` (s, 2). For a tear, these are neighbors in the embedding; for a fold, neighbors in the
+    data or in maps of halves of the data. `islands` (n,) has the number of each point's island, a clump of points in
+    the embedding, or -1 for no island. `score` (n,) is the stretch of each point for tears, and its squeeze for folds.
+
+    There are no seams if more than half of the points (`MANY_DISTURBED`) are disturbed, because then the embedding as a
+    whole is at fault.
     """
     n, min_side = len(islands), max(MIN_SEAM_POINTS, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)

@@ -135,7 +135,8 @@ def is_certain(audit: Audit, pairs: int) -> bool:
 def _preliminary(audit: Audit, facts: Facts) -> Audit:
     """Return a copy of an audit that is marked as preliminary, and whose statement leaves out numbers that may change.
 
-    Its level is "unknown", unless it is "no" for a map without `remains`.
+    Its level is "unknown", because more halves may change it. Only for coordinates that are no map of the method, which
+    have no `remains`, the level "no" stays: it was found by the data alone.
     """
     level = audit.level if audit.level == "no" and audit.remains is None else "unknown"
     statement = Statement(level, state(replace(facts, is_preliminary=True)).lines)

@@ -42,9 +42,13 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 R = TypeVar("R")
-MIN_AUDIT_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
-MIN_MEASURED_POINTS = 60  # how often the tests find relations in fewer points was not measured
-MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
+# Distinct points, one more than necessary: of fewer than 5 points, a fifth would be less than one neighbor, and t-SNE
+# could not have a perplexity above 1.
+MIN_AUDIT_POINTS = 6
+# With fewer points, a note says that more points may show a relation among the features: how often the test finds
+# relations was measured only from this number of points on.
+MIN_MEASURED_POINTS = 60
+MANY, SAMPLED = 5000, 4000  # of more than 5,000 points, halves are drawn from a random sample of 4,000, to save time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +65,7 @@ class AuditedMap:
         The data in a space whose Euclidean distances order pairs as the metric of the embedding does.
     options : AuditOptions
     is_given : bool
-        Whether something other than the method may have made the coordinates.
+        Whether the caller gave coordinates and a method, which may not have made them.
     groups : pair of (g,) array and (n,) int64, or None
         Names of the labeled groups, and the group of each point.
     blocks : (n,) int64 or None
@@ -102,10 +106,15 @@ class AuditedMap:
         *,
         is_given: bool,
     ) -> AuditedMap:
-        """Examine an embedding (n, p): structure of the data, fidelity, islands, and whether rows depend on each other.
+        """Examine an embedding (n, p) and its data, before halves of the data are embedded.
 
-        If there is an executor, it finds islands and relations while this thread does the rest. Raises
-        `TooFewPointsError` for fewer than 6 distinct points, and `InvalidParameterError` if all coordinates are equal.
+        The result says whether the features are related and whether the rows depend on each other, how well the
+        embedding agrees with the data, and which islands (separate clumps of points) it has. If there is an executor,
+        it finds the islands and tests the features, while this thread does the rest. `is_given` says whether the caller
+        gave coordinates and a method, which may not have made them.
+
+        Raises `TooFewPointsError` for fewer than 6 distinct points, and `InvalidParameterError` if all coordinates are
+        equal.
         """
         n, seed = len(embedding), options.seed
         copies = find_copies(source.data, seed)
@@ -162,7 +171,7 @@ class AuditedMap:
         )
 
     def compared_with_chance(self, executor: Executor | None, threads: Executor | None) -> AuditedMap:
-        """Return a copy with `chance`, the comparison with maps of permuted data, and what follows from it.
+        """Return a copy with `chance`, the comparison with maps of permuted data; its result is in `facts` and `notes`.
 
         If the comparison would say nothing about these data (`unknown_reason`), return the object unchanged.
         """
@@ -189,12 +198,15 @@ class AuditedMap:
 
 
 def _started(work: Callable[[], R], executor: Executor | None) -> Callable[[], R]:
-    """Return a function that returns the result of some work, which an executor, if there is one, starts now."""
+    """Return a function that returns the result of `work`. With an executor, the work starts now; else when called."""
     return work if executor is None else executor.submit(work).result
 
 
 def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
-    """Return the rows (r,) of the data from which halves are drawn, ascending: all, or 4,000 of more than 5,000."""
+    """Return the rows (r,) of the data from which random halves are drawn, in ascending order.
+
+    These are all rows if there are at most 5,000, and otherwise a random sample of 4,000 rows.
+    """
     n = embedder.shape[0]
     if n <= MANY:
         return np.arange(n)
@@ -241,7 +253,11 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:
-    """Yield a note if p-values are unknown for a `reason`, and one on single columns if no structure was found."""
+    """Yield a note if p-values of single points are unknown, and a note if the test found no structure in the data.
+
+    `reason` says why the p-values are unknown; None if they are known. The second note says what the test cannot see:
+    structure within a single column.
+    """
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if has_structure is False:

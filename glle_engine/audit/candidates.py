@@ -26,7 +26,7 @@ DEFAULTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("glle", {}),
     ("pacmap", {}),
 )
-"""Candidates by default, of the installed methods."""
+"""The methods whose maps are compared by default, as far as they are installed, with their parameters."""
 
 TITLES = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP", "pacmap": "PaCMAP", "glle": "GLLE", "lle": "LLE"}
 """Names of methods in sentences, for methods whose title in the registry is longer."""

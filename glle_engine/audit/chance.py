@@ -74,28 +74,32 @@ TESTED_NEIGHBOR = 5  # the test uses the distances to the neighbors of this rank
 # The test uses at most this many random rows and features: they suffice to detect a relation that a map can show.
 MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
-MIN_SHARE_OF_LONG_BLOCKS = 0.5  # blocks are cut to a length that at least this share of them has
+# All blocks are cut to one length. At least this share of the blocks must be that long; shorter blocks are left out.
+MIN_SHARE_OF_LONG_BLOCKS = 0.5
 MAX_KEPT_P_VALUES = 8  # a process keeps this many p-values of the test for further maps of the same data
-# At least this many blocks are permuted; if so many blocks together have more rows than allowed, each is cut shorter.
+# At least this many blocks are permuted. If together they have more rows than allowed, each block is cut shorter.
 MIN_EXCHANGED_BLOCKS = 8
 MAX_ROUNDING_ERROR = 1e-9  # smaller differences count as rounding errors
 MIN_LANCZOS_ROWS = 50  # all eigenvalues of a matrix with fewer rows are computed
 # For the comparison of neighborhoods.
 PERMUTED_DATA_SETS = 4  # chance is judged by the maps of this many permuted data sets
-BLOCK_POINTS = 1000  # this many points are embedded at a time, because permuted data have costly graphs
+# Permuted data sets have at most this many points. Their neighbor graphs have no structure and are costly to factorize:
+# for LLE, larger ones would take longer than the map itself.
+BLOCK_POINTS = 1000
 MAX_FALSE_DISCOVERY_RATE = 0.1  # accepted share of false discoveries among the points beyond chance
-DISTINCT_COLUMNS = 3  # columns that are looked at first: if the values of one of them differ, no row repeats another
-MIN_SHARE_OF_COPIES = 0.05  # if a smaller share of the rows are copies, they change no test
+DISTINCT_COLUMNS = 3  # if all values of one of this many first columns differ, no row repeats another
+MIN_SHARE_OF_COPIES = 0.05  # if a smaller share of the rows are copies, they are kept: so few change no test
 
 
 _ANSWERS: dict[tuple[Any, ...], float | None] = {}  # p-values by seed and digest of the data
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
-    """Return which rows (n,) of data (n, d) repeat an earlier row; none if copies are few or expected by chance.
+    """Return a mask (n,) of the rows of data (n, d) that repeat an earlier row.
 
-    Copies are few if they are less than 5 % of the rows. They are expected by chance if permuted columns have at least
-    half as many copies, as columns of few distinct values do. Other copies would look like relations among features.
+    Copies would look like relations among the features. The mask is empty if less than 5 % of the rows are copies, or
+    if chance explains the copies, as in columns of few distinct values: then more than half as many are left after each
+    column has been permuted by itself.
     """
     rng = generator(seed, data.size)
     copies = _repeats(data)
@@ -164,7 +168,7 @@ def _permute_columns(data: NDArray[np.float64], length: int, rng: np.random.Gene
 def _equal_blocks(blocks: NDArray[np.int64], limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """Choose at most `limit` rows for the test, as an array (b, m): m consecutive rows of each of b random blocks.
 
-    The length m is the one that keeps the most rows, among the lengths that at least half of the blocks have.
+    The length m is the one that keeps the most rows, among the lengths that at least half of the blocks reach.
     """
     names, counts = np.unique(blocks, return_counts=True)
     lengths = np.unique(counts)
@@ -230,8 +234,9 @@ class Chance:
     def has_gain(self) -> bool:
         """Whether the embedding clearly keeps more neighbors than embeddings of permuted data.
 
-        The gain must exceed the standard deviation of `expected`, and be at least a tenth of the share of neighbors
-        that embeddings of permuted data lose.
+        The gain is measured from the mean of `expected`, the shares of neighbors that embeddings of permuted data keep.
+        It must exceed the standard deviation of these shares, and be at least a tenth of the largest possible gain,
+        which is 1 minus their mean.
         """
         min_gain = CLEAR_GAIN * (1 - float(self.expected.mean()))
         return self.gain > float(self.expected.std(ddof=1)) and self.gain >= min_gain
@@ -248,7 +253,10 @@ def compare_with_chance(
     threads: Executor | None = None,
     on_progress: OnProgress = silent,
 ) -> Chance:
-    """Compare an embedding with embeddings of permuted data.
+    """Compare how many neighbors an embedding and embeddings of permuted data keep, with a p-value for each point.
+
+    The points are split into random parts of up to 1,000 points. Neighbors are compared within each part, and each
+    permuted data set is made from the rows of one part, or from whole blocks of rows.
 
     Parameters
     ----------
@@ -257,15 +265,15 @@ def compare_with_chance(
     Y : (n, p) float64
         The embedding of `source.data`.
     n_neighbors : int
-        Number of neighbors of each point that are compared, at most a fifth of the points.
+        Number of neighbors of each point that are compared, limited to a fifth of the points of a part.
     of_blocks : (n,) int64, optional
         Block of each row; rows of one block are not independent, and are permuted together.
     seed : int
-        Seed of the permutations and of the blocks of points.
+        Seed of the permutations, and of the random parts.
     executor : concurrent.futures.Executor, optional
         Embeds the permuted data in parallel.
     threads : concurrent.futures.Executor, optional
-        Threads that compare the neighbors of the embedding, block by block.
+        Threads that compare the neighbors of the embedding, each in one part at a time.
     on_progress
         Called with (permuted data sets done, number of them, "chance").
 
@@ -302,7 +310,10 @@ def _count_blocks(n: int) -> int:
 
 
 def neighbors_of_block(n: int, n_neighbors: int) -> int:
-    """Limit `n_neighbors` to a fifth of the points that are embedded at a time: all n points, or blocks up to 1,000."""
+    """Return `n_neighbors`, limited to a fifth of the points among which neighbors are compared.
+
+    These are all n points up to 1,000; more points are split into equal parts of at most 1,000.
+    """
     return min(n_neighbors, n // _count_blocks(n) // 5)
 
 

@@ -2,12 +2,14 @@
 
 The questions are who is near whom (`neighbors`), distances across the map (`layout`), and groups (`groups`).
 
-- Neighbors: the map that keeps most neighbors among the data's first ten principal components.
-- Layout: the method whose maps of halves have the highest mean rank correlation with the distances of the data: with
-  Euclidean distances, and with distances along the data (shortest paths over nearest neighbors).
-- Groups: the map with most points on trusted islands (separate clumps of points that other samples show, too), if some
-  map has three trusted islands. If several maps have as many points there, the map with most trusted islands, because a
-  map that lays groups onto each other has fewer.
+- Neighbors: the map that keeps the most neighbors. Neighbors in the data are the nearest points by the first ten
+  principal components.
+- Layout: the method whose maps of halves order distances most as the data do. The score is the mean of two rank
+  correlations: with Euclidean distances in the data, and with distances along the data (shortest paths over nearest
+  neighbors).
+- Groups: the map with the most points on trusted islands (separate clumps of points that other samples show, too).
+  Among maps that are as good, it is the one with the most trusted islands, because a map that lays groups onto each
+  other has fewer. No map is named if none has three trusted islands.
 
 A map is never named because it is stable: a folded map can be the most stable one. All maps are compared on the same
 random halves of the data, so that differences are paired. If several maps are as good as the best one, PCA or t-SNE is
@@ -38,15 +40,18 @@ QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
 LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however uncertain the difference
-MIN_KEPT_BEYOND_CHANCE = 0.05  # no map is named for its neighbors if all keep a smaller share of them beyond chance
-MIN_LAYOUT_CORRELATION = 0.3  # no map is named for its layout if the mean rank correlation is lower
-MIN_TRUSTED_ISLANDS = 3  # a map is named for groups only if some map has this many trusted islands
-# The audit of a map stops after two pairs of halves if its scores are below the best ones by more than this, and its
-# layout also by more than 2.5 standard errors.
+# No map is named for its neighbors if the best one keeps a smaller share of them. The share is corrected for chance:
+# random positions keep 0, and a map with all neighbors of the data keeps 1.
+MIN_KEPT_BEYOND_CHANCE = 0.05
+MIN_LAYOUT_CORRELATION = 0.3  # no map is named for its layout if the best mean rank correlation is lower
+MIN_TRUSTED_ISLANDS = 3  # no map is named for groups unless at least one map has this many trusted islands
+# The audit of a map stops after two pairs of halves if, for each question, its score is below the best score by more
+# than this. For the layout, the difference must also exceed 2.5 standard errors.
 BEHIND = 0.05
-# If several maps are as good, the first of these methods among them is named, or else the map with the best score.
+# If several maps are as good as the best one, the first of these methods among them is named, or else the best map.
 PREFERRED_METHODS = ("pca", "t-sne")
-# What to do before reading any map, if the audits of all maps that can be relied on ask for it.
+# The sentence for what to do before reading any map, which is shown if the audits of all maps ask for the same. Maps of
+# level "no" do not count.
 FIRST: dict[Asks, Text] = {
     "standardize": Text("Standardize the features first: one of them decides what these maps show."),
     "blocks": Text(
@@ -73,7 +78,9 @@ class MapFacts:
     beyond_chance : bool or None
         Whether the data have structure and the map shows some of it; None if this cannot be decided.
     kept : float
-        Share of the neighbors among the data's principal components that the map keeps, corrected for chance.
+        Share of each point's nearest neighbors in the data that are also its nearest in the map, corrected for chance:
+        0 for random positions, 1 for all neighbors. Neighbors in the data are found by the first ten principal
+        components.
     kept_in_halves : (m,) float64
         `kept` of each map that the method makes of a half of the data. This and the other arrays of halves are empty
         for coordinates without a method.
@@ -89,7 +96,7 @@ class MapFacts:
     in_groups : float
         Share of the points on islands that are isolated in the data. It is an upper limit of `grouped`.
     grouped_in_halves : (m,) float64
-        Share of the points on trusted islands that are isolated in each map of a half.
+        For each map of a half, the share of the points on those trusted islands that are isolated in it.
     is_complete : bool
         Whether the map's audit is complete.
     asks : {"method", "standardize", "blocks"} or None
@@ -126,7 +133,8 @@ class MapFacts:
     def numbers(self) -> dict[str, float | None]:
         """Return the numbers that decide the choice, by name.
 
-        `straight` and `along` are the means of `layout` over maps of halves of the data, or None without such maps.
+        `straight` and `along` are the means of the two rank correlations in `layout`: with Euclidean distances in the
+        data, and with distances along the data. They are None without maps of halves of the data.
         """
         straight, along = self.layout.mean(axis=0).tolist() if len(self.layout) else (None, None)
         groups = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
@@ -189,10 +197,17 @@ _OF_QUESTION: dict[Question, _Scores] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """Which map to show for each of the three questions.
+    """Which map to show for each of three questions: who is near whom, distances across the map, and groups.
 
-    If no map shows anything, there are no `answers`, and `nothing` is the sentence that says so. `asks` is what the
-    user has to do before reading any map (`Statement.asks`), if the audits of all maps ask for the same.
+    Attributes
+    ----------
+    answers : tuple of Choice
+        The answer to each question; empty if there are no maps, or if none of them shows anything.
+    nothing : str
+        The sentence that says that no map shows anything; otherwise an empty text.
+    asks : {"standardize", "blocks"} or None
+        What the user has to do before reading any map (`Statement.asks`), if the audits of all maps ask for the same.
+
     """
 
     answers: tuple[Choice, ...] = ()
@@ -209,7 +224,10 @@ class Choices:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences for the user: `nothing` alone, or what to do first, if anything, and then each answer."""
+        """The sentences for the user: what to do first, if anything, and then the answer to each question.
+
+        If no map shows anything, there is one sentence that says so.
+        """
         if self.nothing:
             return (self.nothing,)
         first = FIRST.get(self.asks) if self.asks else None

@@ -26,7 +26,7 @@ from glle_engine.reliability.thresholds import MIN_EXCESS_MASS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DENSITY_LEVELS = 40  # the excess mass is computed at this many values of lambda
+DENSITY_LEVELS = 40  # two modes are compared with one mode at this many densities, lambda in the formula above
 EXAMINED_POINTS = 1000
 MAX_COLUMNS = 200
 MIN_COLUMN_POINTS = 20  # columns of fewer points are not examined for clusters
@@ -35,8 +35,9 @@ MIN_COLUMN_POINTS = 20  # columns of fewer points are not examined for clusters
 def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int]:
     """Return the columns of data (n, d) whose values form clusters; at most the first 200 columns are examined.
 
-    Repeated values are spread evenly over half the gaps to the next values, so that counts and ratings have clusters
-    only where values between others are rare.
+    In a column of counts or ratings, each value that is often repeated would be a cluster. Equal values are therefore
+    first spread evenly, by up to half of the gap to the nearest other value. Such a column then has clusters only if
+    some values in the middle of its range are rare.
     """
     n = len(data)
     if n < MIN_COLUMN_POINTS:
@@ -68,7 +69,8 @@ def _two_modes(x: NDArray[np.float64], steps: NDArray[np.float64], density: floa
     The excess mass of an interval is its share of the points x (n,) minus `density` times its length; x ascends, and
     `steps` (n,) are 0, 1 / n, 2 / n, and so on.
     """
-    height = steps - density * x  # an interval from point i to point j has the excess height[j] - height[i] + 1 / n
+    # An interval from point i to point j has j - i + 1 points, and so the excess mass height[j] - height[i] + 1 / n.
+    height = steps - density * x
     start = np.minimum.accumulate(height)
     best_until = np.maximum.accumulate(height - start)
     end = np.maximum.accumulate(height[::-1])[::-1]
@@ -77,7 +79,7 @@ def _two_modes(x: NDArray[np.float64], steps: NDArray[np.float64], density: floa
 
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sort values (n,), and spread equal values evenly around their value, by up to half of the gap to the next one."""
+    """Sort values (n,), and spread equal values evenly, by up to half of the gap to the nearest other value."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) < 2 or counts.max() == 1:
         return np.sort(values)

@@ -152,10 +152,10 @@ class _RunningAudit:
     Attributes
     ----------
     start : callable
-        Called with the candidate and a function to use in place of `resample`; starts the audit, and returns an
-        iterator that yields an `Audit` after each stage.
+        Called with the candidate and with a function that embeds halves of the data, which the audit calls in place of
+        `resample`. Starts the audit, and returns an iterator that yields an `Audit` after each stage.
     places : list of (m, r, p) float64
-        Positions of the audited rows in the maps of halves of each stage.
+        For each stage, the positions of the r audited rows in the maps of m halves of the data.
     seconds : float
         Time spent so far.
 

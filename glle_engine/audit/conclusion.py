@@ -1,4 +1,8 @@
-"""Conclusion of an audit: the answers about a map, by the data alone or with the maps of halves, and its statement."""
+"""Conclusion of an audit: what a reader can take from a map, and the statement that tells it to the user.
+
+The map is compared with the data, and, if its method is known, also with the method's maps of random halves of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.statement import Facts
 
 _BLOCK_ENTRIES = 1 << 16  # neighbors that are sorted at a time, so that they stay in the cache
-MIN_REGION_PAIRS = 4  # fewer pairs of halves do not calibrate regions
+MIN_REGION_PAIRS = 4  # calibration of regions holds out a fourth of the pairs of halves at a time, at least one pair
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 
@@ -46,7 +50,7 @@ def conclude_from_data(audited: AuditedMap) -> Audit:
 
 
 def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Facts]:
-    """Return the audit of a map that is compared with maps of halves of the data, and the facts behind its statement.
+    """Compare a map with the maps of halves of the data; return the audit, and the facts on which its verdict rests.
 
     If the coordinates to audit do not look like a map of the method, they are compared only with the data. Raises
     `InvalidParameterError` if fewer than two pairs of halves could be embedded.
@@ -148,9 +152,10 @@ def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float]
 
 
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
-    """Return the regions around the points of an embedding (`Audit.regions`); none for too few pairs of halves.
+    """Return confidence regions around the points of an embedding (n, p), as `Audit.regions` has them.
 
-    `aligned` has the maps of halves of the data, and `size` is the size of the embedding, by which they were divided.
+    The result is empty if there are too few pairs of separate halves of the data to calibrate the regions. `aligned`
+    has the maps of the halves; its unit of length is the `size` of the embedding.
     """
     pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
     # Calibration holds out one pair of halves, and p other pairs must be left to span the region.

@@ -27,12 +27,18 @@ if TYPE_CHECKING:
 
 MAX_EXAMINED_ROWS = 2000  # only the first rows, at most this many, are examined
 COMPARED_NEIGHBOR = 5  # a row has a near-copy if its nearest neighbor is much nearer than its neighbor of this rank
-SERIES_LAGS = (2, 3, 5, 8)  # rows that are this many rows apart have moved apart in a series, but not in a sorted group
+# Distances of rows that are this many rows apart are compared with distances of consecutive rows. They are larger in a
+# series, but not in rows that are only sorted by group.
+SERIES_LAGS = (2, 3, 5, 8)
 MAX_SET_ROWS = 9  # larger sets of near-copies are not recognized
 MIN_ROWS_FOR_SETS = 50  # in fewer rows, no sets of near-copies are searched
 
-MIN_BLOCKS = 4  # an audit compares random halves of the blocks, and each half needs two blocks at least
-_NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b
+# A block is a group of rows that belong together, such as the rows of one subject. An audit puts each block into one of
+# two halves of the data, and each half needs at least two blocks.
+MIN_BLOCKS = 4
+# An id that ends with a number or letter, as S07_2, mouse-3/a and 12b do. Rows whose ids have the same stem, the part
+# before this end, may belong together.
+_NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")
 
 
 def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Iterator[Note]:
@@ -124,6 +130,6 @@ def _size_of_sets(points: NDArray[np.float64]) -> int:
         shares = [(sets[:, :, None] == sets[near[:, column], None, :]).any(axis=2).mean() for column in range(k)]
         overlaps[k - 1] = np.mean(shares)
     falls = overlaps[:-1] - overlaps[1:]
-    falls[0] = 0  # pairs of mutual neighbors are frequent in any data
+    falls[0] = 0  # a fall from k = 1 to 2 does not show sets of two rows: mutual neighbors are frequent in any data
     is_set = (overlaps[:-1] >= SET_OVERLAP) | (falls >= SET_DROP)
     return int(np.flatnonzero(is_set)[overlaps[:-1][is_set].argmax()]) + 2 if is_set.any() else 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.reliability.resamples import Embedder
 
-HALF_PAIRS = 2  # this many pairs of halves are embedded with one more coordinate
+HALF_PAIRS = 2  # this many pairs of halves are embedded with one coordinate more than the audited map has
 MAX_HALVED_POINTS = 2000  # halves are made of at most this many points
 DIMENSION_NEIGHBORS = 10
 

@@ -3,9 +3,10 @@ r"""Fidelity of a map to the data: neighbors that it keeps, and distances that i
 Neighbors of the data are the nearest points by the first ten principal components. Beyond ten dimensions all points are
 nearly equally far from each other, and noise decides who is near whom.
 
-Distances are compared by their rank correlation, over pairs of a hundred random points with a thousand random points.
-They are compared with two kinds of distances, because a sheet has both: the data's own distances, and distances along
-the data, the lengths of shortest paths over the graph of ten neighbors.
+Distances in the map are compared with two kinds of distances in the data: straight (Euclidean) distances, and distances
+along the data, the lengths of shortest paths over the graph of ten neighbors. On a curved sheet the two differ, and a
+map that unrolls the sheet keeps only the second kind. The measure is the rank correlation, over the distances from a
+hundred random points to these and a thousand more.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 COMPONENTS = 10
 PATH_NEIGHBORS = 10  # neighbors in the graph of shortest paths
-MAX_STARTS, MAX_ENDS = 100, 1000  # rank correlations are over the pairs of these start and end points
+MAX_STARTS, MAX_ENDS = 100, 1000  # distances are compared from 100 random points to these and to 1,000 more
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,8 +124,8 @@ def groups_apart(
     """Return which pairs (g, g) of labeled groups lie apart: at most 10 % of each group's points touch the other group.
 
     Only the points `rows` are compared, by default all points, and a group without such points is apart from no group.
-    To judge the map of a half of the data, pass the points that are not in the half, because a map shows the points
-    from which it was made farther apart than points of a new sample.
+    To judge the map of a half of the data, pass the points that are not in the half, because a map exaggerates the gaps
+    between the points from which it was made.
     """
     count = int(classes.max()) + 1
     rows = np.ones(len(Y), bool) if rows is None else rows
@@ -140,10 +140,12 @@ def groups_apart(
 def compare_groups(
     names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
 ) -> Groups:
-    """Return in what share of maps groups are apart, and points lie among points of their own group.
+    """In maps of m halves of the data, count how often labeled groups are apart, and how often points are in theirs.
 
-    The maps are of m halves of the data. `classes` (n,) are indices of the `names`, `near` (m, n, k) the neighbors of
-    each point in the maps, and `apart` (m, g, g) says which groups are apart in each map.
+    For each pair of groups, the result has the share of the maps in which the two are apart. For each point, it has the
+    share of the maps in which most of the point's neighbors have its own label. `classes` (n,) has the index of each
+    point's label in `names`, `near` (m, n, k) are the neighbors of each point in the maps, and `apart` (m, g, g) says
+    which groups are apart in each map.
     """
     member = np.mean([(classes[each] == classes[:, None]).mean(axis=1) > 0.5 for each in near], axis=0)
     return Groups(names, apart.mean(axis=0), member, classes)

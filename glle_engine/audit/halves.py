@@ -1,7 +1,8 @@
 """Maps of separate halves of the data, and what each map shows: positions, neighbors, isolated islands and groups.
 
-If there are more than 5,000 points, a random sample of 4,000 points is halved, and all neighbors are among this sample.
-Weights on the sample place the other points in the maps, and these positions give their scores.
+If there are more than 5,000 points, only a random sample of 4,000 of them is halved, and neighbors are searched only
+among this sample. The other points are placed in each map by their LLE weights on points of the sample, or by an affine
+map if the method is linear, and these positions decide their scores.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
     Placement = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-PLACING_NEIGHBORS = 5  # the points outside a half are placed by this many neighbors in the half
+# To compare islands and groups, a point outside a half is placed by this many neighbors in the half (`island_places`).
+PLACING_NEIGHBORS = 5
 _SEARCH_FACTOR = 4  # the common search finds this multiple of `PLACING_NEIGHBORS`, so that usually enough are in a half
 _PLACED_POINTS = 1 << 16  # one thread finds the weights of this many points at a time
 MIN_PAIRS = 2  # pairs of halves that an audit needs
@@ -85,7 +87,7 @@ class Halves:
     Attributes
     ----------
     maps : Resamples or None
-        Positions in all maps so far of the rows from which halves are drawn; NaN for maps that failed.
+        Positions of the rows from which halves are drawn, in all maps so far; NaN in maps that failed.
     half_maps : list of HalfMap
         What each map shows, for the pairs of halves of which neither failed.
     shapes : list of (m,) float64
@@ -94,7 +96,11 @@ class Halves:
     """
 
     def __init__(self, audited: AuditedMap, threads: Executor | None) -> None:
-        """Raise `InvalidParameterError` if the rows are of too few blocks to halve."""
+        """Raise `InvalidParameterError` if the caller gave blocks, and the rows are in fewer than four of them.
+
+        A block is a group of rows that belong together, such as the rows of one subject; halves are halves of the
+        blocks.
+        """
         assert audited.source.embedder is not None
         self.audited = audited
         self.embedder = _embedder_of_rows(audited.source.embedder, audited.rows, audited.blocks)
@@ -131,7 +137,7 @@ class Halves:
         self.half_maps += half_maps
 
     def stacked(self) -> HalfMap:
-        """Return what all maps of halves of the data show, as one `HalfMap` whose arrays have a first axis for them.
+        """Return what all maps of halves of the data show, as one `HalfMap`: the first axis of its arrays is the map.
 
         Raises `InvalidParameterError` if fewer than two pairs of halves could be embedded.
         """
@@ -153,16 +159,20 @@ class Halves:
 
     @cached_property
     def is_far(self) -> NDArray[np.bool_]:
-        """Whether each of the `neighbors` (n, k) of a point is far from it in the data."""
+        """Whether each of a point's `neighbors` (n, k) in the audited map is far from it in the data (`far_neighbors`).
+
+        All are False for a point that has too few far neighbors to be marked as glued.
+        """
         rows, k = self.audited.rows, self.audited.options.score_neighbors
         spaces = spaces_of(self.audited.points)
         return far_neighbors(spaces, self.neighbors, rows, min(k, len(rows) // 5), least=MAX_GLUED_SHARE)
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
-        """Rows from which the audit's answers are computed: the rows from which halves of the data are drawn.
+        """Row numbers of the points from which the audit's answers about the map are computed.
 
-        All rows, if an island has fewer than two of these.
+        They are the rows from which halves of the data are drawn; or all rows, if an island (a clump of points in the
+        map) has fewer than two of these.
         """
         islands, rows = self.audited.facts.islands.of_points, self.audited.rows
         of_rows = islands[rows]
@@ -171,20 +181,25 @@ class Halves:
 
     @property
     def _answered_islands(self) -> NDArray[np.int64]:
-        """Number of the island of each `answered` point; -1 for no island."""
+        """Number of the island of each point that counts for the audit's answers (`answered`); -1 for no island."""
         return self.audited.facts.islands.of_points[self.answered]
 
     @property
     def _places_islands(self) -> bool:
-        """Whether points outside a half of the data are placed again (`island_places`) to compare islands or groups."""
+        """Whether points outside a half get second positions by fewer neighbors, to compare islands or groups.
+
+        `island_places` computes these positions. They are not needed for a linear method, or if there is nothing to
+        compare: one island and no labels.
+        """
         has_several = self.audited.facts.islands.of_points.max() > 0
         return bool(not self.audited.source.is_linear and (has_several or self.audited.groups is not None))
 
     @cached_property
     def _candidates(self) -> NDArray[np.int32]:
-        """The w nearest rows (m, w) of each `answered` point, among the rows from which halves of the data are drawn.
+        """For each of the m points in `answered`, the w nearest rows (m, w) among those from which halves are drawn.
 
-        One search serves all halves: neighbors in a half are taken from these rows.
+        `answered` are the points from which the audit's answers are computed. One search serves all halves: neighbors
+        in a half are taken from these rows.
         """
         points, rows = np.ascontiguousarray(self.audited.points), self.audited.rows
         own_row = np.full(len(points), -1)
@@ -194,9 +209,10 @@ class Halves:
         return rows.astype(np.int32)[near]
 
     def _evaluate(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> HalfMap:
-        """Return what the map of one half of the data shows; `half` has the numbers of its rows.
+        """Return what the map of one half of the data shows.
 
-        `positions` (r, p) are the positions in the map of all rows from which halves are drawn.
+        `half` has the row numbers of the half. `positions` (r, p) are positions in its map: of the points in the half,
+        and of all other rows from which halves are drawn. Any further points of the data are placed here.
         """
         audited = self.audited
         islands, classes = audited.facts.islands.of_points, None if audited.groups is None else audited.groups[1]
@@ -237,9 +253,10 @@ def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
 
 
 def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
-    """Restrict an embedder to random halves of some `rows`; with the blocks (n,) of all rows, to halves of the blocks.
+    """Return an embedder of random halves of some `rows`; with `blocks`, the halves are halves of the blocks.
 
-    Raises `InvalidParameterError` if the rows have fewer than 4 blocks.
+    `blocks` (n,) has the block of each row of the data, a group of rows that belong together. Raises
+    `InvalidParameterError` if the rows are in fewer than 4 blocks.
     """
     if len(rows) < embedder.shape[0]:
         embedder = embedder.of_rows(rows)
@@ -277,7 +294,11 @@ def island_places(
 def _placement(
     points: NDArray[np.float64], rows: NDArray[np.intp], threads: Executor | None, *, is_linear: bool
 ) -> Placement:
-    """Return a function that takes the positions (r, p) of the `rows` in a map, and returns all n positions (n, p)."""
+    """Return a function that takes the positions (r, p) of the `rows` in a map, and returns all n positions (n, p).
+
+    An affine map, fitted to the `rows`, places the other points if the method is linear; otherwise their LLE weights on
+    their nearest `rows` do.
+    """
     if len(rows) == len(points):
         return lambda places: places
     known = np.ascontiguousarray(points[rows])

@@ -92,7 +92,9 @@ def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], li
 def _select_clusters(parents: list[int], stability: list[float], fallen: NDArray[np.int64]) -> NDArray[np.int64]:
     """Select the most stable clusters that do not contain each other; return each point's cluster (n,), or -1.
 
-    The arguments are the results of `_condense`. The root, cluster 0, is never selected.
+    `parents` has the smallest cluster that contains each cluster, and `stability` how long each cluster persists while
+    the density rises, summed over its points (its excess of mass). `fallen` (n,) has the smallest cluster to which each
+    point belongs. `_condense` returns all three. The root, cluster 0, is never selected.
     """
     children: list[float] = [0.0] * len(parents)
     is_selected = [False] * len(parents)

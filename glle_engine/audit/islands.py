@@ -1,9 +1,9 @@
 r"""Islands of an embedding: its clusters that do not touch each other, and which of them can be trusted.
 
-An island can be trusted (`Islands.stays`) if it is isolated in at least 80 % of the maps of halves, where only the
-points outside the half are looked at (`isolated_among`), and also in the data (`islands_of_embedding`): among all
-columns, or among the first 10 or 3 principal components. The map of a linear method cuts nothing, so its islands count
-as isolated in the data. A single island is separate from nothing, and is never trusted.
+An island can be trusted (`Islands.stays`) if it is isolated in at least 80 % of the maps of halves of the data, judged
+by the points outside the half (`isolated_among`), and also in the data (`islands_of_embedding`): among all
+columns, or among the first 10 or 3 principal components. A linear method never separates what is connected in the data,
+so the islands of its map count as isolated in the data. A single island is separate from nothing, and is never trusted.
 
 HDBSCAN finds the clusters (`glle_engine.audit.hdbscan`). A first pass looks for clusters of 8 points and 2 % of all
 points; a second pass looks for smaller clumps within these, of at least 8 points.
@@ -18,7 +18,7 @@ neighbor in two dimensions and more, the longer gap on a curve, and a width in b
 two.
 
 A point touches another cluster if one of that cluster's points lies within the reach of the point's own cluster. If the
-other cluster has the larger reach, that reach counts, up to 1.5 times the own one. A cluster is *isolated* if at most
+other cluster has the larger reach, that reach counts, up to 1.5 times the own reach. A cluster is *isolated* if at most
 2 % of its points touch another cluster, and at most a tenth of the share that would touch if the cluster itself were
 cut in two. Clusters that touch are merged into one island, so that the islands of an embedding are isolated. Points
 that lie far from every island, in clumps of fewer than 8, belong to none.
@@ -53,10 +53,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.spatial import cKDTree
 
-# Islands that are isolated among this many principal components are isolated in the data, too.
+# An island is isolated in the data if it is isolated among all columns, or among the first 10 principal components, or
+# among the first 3.
 DATA_COMPONENTS = (10, 3)
 MIN_ISLAND_POINTS = 8  # smaller clusters of points are not islands
-# A point touches a cluster that is within reach: the distance to this neighbor, in two dimensions and more.
+# A point touches another cluster within the reach of its own cluster. For a cluster that fills two or more dimensions,
+# the reach is the median distance of its points to their neighbor of this rank; for a curve, `_reach` makes it longer.
 REACH_NEIGHBOR = 5
 MAX_TREE_DIMENSIONS = 10  # up to this dimension a k-d tree is faster than computing all distances
 MAX_COMPARED_POINTS = 5000  # of more points, a random sample of this size is compared
@@ -82,9 +84,9 @@ class Islands:
     in_data : (m,) bool
         Whether the points of the island are isolated in the data, too; False for a single island.
     in_samples : (m,) float64 or None
-        Share of the halves in whose maps the other half's points of the island are isolated.
+        Share of the halves in whose maps each island is isolated, judged by the points that are not in the half.
     in_halves : (m,) float64 or None
-        Share of the halves in whose maps the half's own points of the island are isolated.
+        Share of the halves in whose maps each island is isolated, judged by the half's own points.
     of_halves : (h, m) bool or None
         Whether each island is isolated in the map of each half.
 
@@ -161,7 +163,7 @@ def islands_of_embedding(Y: NDArray[np.float64], points: NDArray[np.float64], *,
     """Return the islands of an embedding (n, p) of points (n, d), and whether the data have them, too.
 
     Small islands that are not isolated in the data are left out, because a method may tear off a few points anywhere.
-    The islands of a linear map are isolated in the data, because a linear map cuts nothing.
+    The islands of a linear map are isolated in the data, because a linear map never separates what is connected there.
     """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
@@ -178,8 +180,9 @@ def islands_of_embedding(Y: NDArray[np.float64], points: NDArray[np.float64], *,
 def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which islands (m,) are isolated (`isolated`) among points (n, d), or among their principal components.
 
-    A projection on principal components cuts nothing, so a gap among them is a gap in the data. If there are many
-    features, noise makes all distances nearly equal, and only the first components show the gap.
+    A projection onto principal components never separates points that are connected in the data, so an island that is
+    isolated in the projection is isolated in the data, too. The components are needed if there are many features: noise
+    then makes all distances nearly equal, and only the first components show the gaps.
     """
     holds = isolated(points, islands)
     limit = min(DATA_COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
@@ -194,12 +197,12 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
 def islands_of_samples(
     islands: Islands, isolated_outside: NDArray[np.bool_], isolated_inside: NDArray[np.bool_] | None = None
 ) -> Islands:
-    """Return the islands of a map, with the share of other maps in which each island is isolated, and its error.
+    """Return the islands of a map, with the share of the maps of halves of the data in which each island is isolated.
 
-    The other maps are of m random halves of the data. `isolated_outside` (m, islands) says whether an island is
-    isolated among the points that are not in the half, and `isolated_inside` whether it is isolated among the half's
-    own points. The half's own points show whether the method cuts the islands, because other points may be placed
-    across a cut.
+    The result also has the mean of these shares, and its standard error. `isolated_outside` (m, islands) says whether
+    each island is isolated in the map of each of m halves, judged by the points that are not in the half: these show
+    what another sample would show. `isolated_inside` says the same, judged by the half's own points: these show whether
+    the method itself cuts the island off. Points that are placed afterwards may lie across such a cut and hide it.
     """
     if not islands.count:
         return replace(islands, in_samples=np.zeros(1))
@@ -217,11 +220,11 @@ def islands_of_samples(
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which islands (m,) are isolated in a map Y of which only the points `rows` (n,) are looked at.
+    """Return which islands (m,) are isolated in a map Y (n, p), if only the points in the mask `rows` are compared.
 
     Islands without such points are not isolated, and points of no island (-1) are ignored. To judge the map of a half
-    of the data, pass the points that are not in the half: a map of few points in many dimensions shows the points from
-    which it was made farther apart than points of a new sample.
+    of the data, pass the points that are not in the half. With few points in many dimensions, a map exaggerates the
+    gaps between the points from which it was made, but not between points that are placed in it afterwards.
     """
     rows = rows & (islands >= 0)
     present, of_rows = np.unique(islands[rows], return_inverse=True)
@@ -305,12 +308,13 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
 def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
     """Let points without a cluster (-1) join one, the nearest point first; return the new cluster (n,) of each point.
 
-    A chain of points thus joins the cluster at which it begins. A point that is farther from all clusters than
-    `FAR_CLUMP_REACHES` times the reach of all points starts a new clump, which becomes a cluster if it grows to 8
-    points. Points of smaller clumps stay without a cluster.
+    A chain of points thus joins the cluster at which it begins. A point that is far from all clusters starts a clump,
+    which the points near it join, and which becomes a new cluster if it grows to 8 points. Points of smaller clumps
+    stay without a cluster. Far means more than `FAR_CLUMP_REACHES` times the reach, a typical distance between near
+    points among all of them (`_reach`).
     """
     clusters = clusters.copy()
-    if (clusters < 0).all():  # all points are one cluster, which grows from the denser half of its points
+    if (clusters < 0).all():  # without any cluster, the denser half of the points is one, and the others join it
         core = kneighbors(np.ascontiguousarray(Y), MIN_ISLAND_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
@@ -335,7 +339,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return whether each of m islands is isolated among points (n, d): hardly any of its points touches another one.
 
-    `islands` (n,) has the island of each point; points of no island (-1) are ignored.
+    `contact` says when points touch. `islands` (n,) has the island of each point; points of no island (-1) are ignored.
     """
     points, islands = points[islands >= 0], islands[islands >= 0]
     _, touching, reach = contact(points, islands)
@@ -349,7 +353,10 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
 def _most_contact(
     points: NDArray[np.float64], islands: NDArray[np.int64], reach: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the largest share of points that may touch other islands, for each of m islands to count as isolated."""
+    """Return, for each of m islands, the largest share of its points that may touch other islands if it is isolated.
+
+    Points touch if their distance is at most the island's `reach` (m,), as `contact` returns it.
+    """
     cuts = (_cut_contact(points[islands == island], len(points), each) for island, each in enumerate(reach))
     return np.array([min(MAX_ISLAND_CONTACT, MAX_CUT_CONTACT_RATIO * cut) for cut in cuts])
 
@@ -357,9 +364,10 @@ def _most_contact(
 def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
     """Return the share of an island's points that would touch the other part if the island were cut in two.
 
-    It is cut across its longest axis, and the share is the median over three cuts. `n` is the number of all points.
-    `reach` is the island's reach, which `contact` returns; above 5,000 points it was measured in a sample, and is
-    measured again.
+    The island is cut across its longest axis in three places, and the result is the median of the three shares. Points
+    touch if their distance is at most the island's `reach`, as `contact` returns it. If the number n of the points of
+    all islands is above 5,000, `contact` measured the reach in a sample, whose points are farther apart; it is then
+    measured again, among all `points` of the island.
     """
     if len(points) < MIN_POINTS_TO_CUT:
         return 0.0
@@ -377,12 +385,15 @@ def _cut_contact(points: NDArray[np.float64], n: int, reach: float) -> float:
 def contact(
     points: NDArray[np.float64], groups: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return how much g groups touch: shares (g, g) by pairs of groups, shares (g,) of all other groups, reaches (g,).
+    """Return the shares of g groups' points that touch others, by pairs (g, g) and in all (g,), and the reaches (g,).
 
-    Entry (i, j) is the share of group i's points that touch group j; the second array has the share of each group's
-    points that touch any other group. A point touches a group if some point of that group lies within the reach
-    (`_reach`) of the point's own group. Groups of one point touch no group. Of more than 5,000 points a random sample
-    is compared, with at least one point of each group.
+    Entry (i, j) of the first array is the share of group i's points that touch group j. The second array has the share
+    of each group's points that touch any other group.
+
+    The reach of a group is a typical distance from one of its points to near points of the group (`_reach`). A point
+    touches another group if a point of that group lies within the reach of the point's own group. If the other group
+    has the larger reach, that reach counts, up to 1.5 times the own reach. Groups of one point touch no group. Of more
+    than 5,000 points a random sample is compared, with at least one point of each group.
     """
     if len(points) > MAX_COMPARED_POINTS:
         rng = generator(len(points), 1)
@@ -405,9 +416,10 @@ def contact(
 
 
 def _is_in_box(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.bool_]:
-    """Return whether each point (m,) is within `limit` of the box around `others`.
+    """Return whether each of `points` (m,) lies within `limit` of the box around `others`.
 
-    All other points are farther than `limit` from each of `others`, so that their distances need not be computed.
+    The points for which this is False are farther than `limit` from each of `others`, so that their distances need not
+    be computed.
     """
     limit *= 1 + 1e-9  # a margin for rounded distances
     outside = np.maximum(others.min(axis=0) - points, points - others.max(axis=0))
@@ -433,8 +445,11 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     Let :math:`r` be the median distance to the fifth neighbor, and :math:`D` the dimension that follows from the
     distances to up to 30 neighbors (Levina and Bickel, NeurIPS 2004), limited to the range from 1 to 2. The reach is
     :math:`r (k / 5)^{1 / D}`, about the distance to the k-th neighbor, with
-    :math:`k = 5 + (2 - D) (2 \log n + 2 \cdot 3 - 5)`. The factors 2 are there because a point on a curve has
-    neighbors on two sides.
+    :math:`k = 5 (D - 1) + 2 (\log n + 3) (2 - D)`.
+
+    On a surface (D = 2), k is 5. On a curve (D = 1), k is :math:`2 (\log n + 3)`, because random points on a curve
+    leave gaps of up to :math:`\log n + 3` mean distances by chance (`CHANCE_GAP`), and a point has neighbors on two
+    sides. `n` is the number of points in all clusters.
     """
     if len(points) < 2:
         return 0.0
@@ -451,7 +466,9 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     if k < MIN_POINTS_TO_CUT or not len(distinct):
         return usual
     dimension = intrinsic_dimension(distinct) * (k - 2) / (k - 1)  # removes the bias of few neighbors
-    if len(points) <= DIMENSION_NEIGHBORS:  # too few for this estimate: a piece of a curve is nearly straight
+    # For so few points the estimate is unreliable. It is averaged with the participation ratio of the variances, which
+    # is near 1 for a short piece of a curve, because such a piece is nearly straight.
+    if len(points) <= DIMENSION_NEIGHBORS:
         squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
         dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2
     dimension = float(np.clip(dimension, 1, 2))

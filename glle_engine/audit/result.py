@@ -68,8 +68,9 @@ class Audit(PointResult):
     neighborhood : (n,) float64 in [0, 1] or None
         Share of each point's neighbors that stay its neighbors in another sample, corrected as `neighborhoods`.
     dimension : int or None
-        Smallest number of coordinates that two samples share, found by maps with one coordinate more than this map.
-        None if the method has a fixed number of coordinates, or starts at random.
+        Number of coordinates that maps of two separate halves of the data share; the data have at least this dimension.
+        The maps have one coordinate more than this map. None if the method cannot make such maps, because it has a
+        fixed number of coordinates or starts at random.
     spread : (n,) float64 or None
         Root of the trace of a point's covariance over samples, in units of the embedding.
     stability : (n,) float64 in [0, 1] or None
@@ -77,13 +78,14 @@ class Audit(PointResult):
     regions : dict of Regions
         "mean": regions for the mean position of each point over samples; "new sample": regions for the point's position
         in the map of another sample. Both have the levels .5 and .9, calibrated on pairs of halves that were held out.
-        Empty for fewer than 4 pairs, or fewer than p + 1.
+        Empty for fewer than 4 pairs of halves, or fewer than p + 1.
     neighbors : (n, n) csr_array or None
         Entry (i, j) is the probability that j is among the neighbors of i in the map of another sample.
     groups : Groups or None
         Whether points with the same label form groups in the maps of other samples; None without labels.
     chance : Chance or None
-        Comparison with maps of permuted data, with the p-values; None if it would say nothing.
+        Comparison with maps of permuted data, with the p-values. None if it would say nothing, because the map has as
+        many coordinates as the data have features, or because one feature has nearly all of the variance.
     pairs : int
         Number of pairs of separate halves that were embedded.
     rows : (r,) int or None
@@ -125,45 +127,59 @@ class Audit(PointResult):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The one to three lines of the verdict, with their roles: what to read, what not, what to do first, or why."""
+        """The one to three lines of the verdict, each with its role: "read", "avoid", "first" or "why".
+
+        The roles stand for what to read from the map, what not to read, what to do first, and the reasons.
+        """
         return self.statement.lines
 
     @property
     def how(self) -> str:
-        """Sentence for the user that says how the verdict was found; an empty text for coordinates alone."""
+        """Sentence for the user that says how the verdict was found; an empty text if no halves were embedded."""
         return f"Your data were halved {self.pairs} times and mapped again ({PAGE})." if self.pairs else ""
 
     @property
     def p_value(self) -> NDArray[np.float64] | None:
-        """Probability (n,) that chance keeps as many neighbors of a point as the map does; None if `chance` is None."""
+        """Probability (n,) that a map of permuted data keeps as many neighbors of a point as this map does.
+
+        None without such maps (`chance` is None).
+        """
         return None if self.chance is None else self.chance.p_value
 
     @property
     def is_point_beyond(self) -> NDArray[np.bool_] | None:
-        """Whether each point (n,) keeps more neighbors than chance, at a false-discovery rate of 10 %.
+        """Whether this map keeps more neighbors of each point (n,) than maps of permuted data do.
 
-        None if `chance` is None.
+        The false-discovery rate is 10 %. None without such maps (`chance` is None).
         """
         return None if self.chance is None else self.chance.is_point_beyond
 
     @property
     def stretch(self) -> NDArray[np.float64]:
-        """Mean distance (n,) in the map from a point to its neighbors in other samples; 1 is the usual distance."""
+        """For each point (n,), the mean distance in the map to the points that are its neighbors in other samples.
+
+        1 is the usual distance of neighbors in the map; at larger values the map tears neighbors apart. Other samples
+        are maps of random halves of the data, or the data themselves for coordinates alone.
+        """
         return self.disturbed.stretch
 
     @property
     def squeeze(self) -> NDArray[np.float64]:
-        """Mean distance (n,) in other samples from a point to its neighbors in the map; 1 is the usual distance."""
+        """For each point (n,), the mean distance in other samples to the points that are its neighbors in the map.
+
+        1 is the usual distance of neighbors in the other samples; at larger values the map squeezes points together.
+        Other samples are maps of random halves of the data, or the data themselves for coordinates alone.
+        """
         return self.disturbed.squeeze
 
     @property
     def is_torn(self) -> NDArray[np.bool_]:
-        """Whether the map tears each point (n,) off its neighbors."""
+        """Whether the map tears each point (n,) off its neighbors in other samples: more than a tenth lie far away."""
         return self.disturbed.is_torn
 
     @property
     def is_glued(self) -> NDArray[np.bool_]:
-        """Whether the map puts each point (n,) beside points that are not its neighbors."""
+        """Whether the map puts each point (n,) beside points that are far from it in the data."""
         return self.disturbed.is_glued
 
     @property

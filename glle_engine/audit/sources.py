@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
-"""Iterations that are enough for maps of halves: their errors are as large as with the default iterations."""
+"""Fewer iterations for maps of halves of the data, whose errors are as large as with the default iterations."""
 
-# Methods that also embed permuted data with the iterations of `QUICK`, because their maps of such data then keep as
-# many neighbors as with the default iterations. Maps by UMAP do not.
+# Methods for which the few iterations of `QUICK` are enough for permuted data, too: their maps of such data keep as
+# many neighbors as with the default iterations. This does not hold for UMAP.
 QUICK_NULLS = ("t-sne",)
 # Methods of a library that may run in several threads at once: openTSNE computes in one thread, and lets others run.
 PARALLEL_METHODS = ("t-sne",)
@@ -301,7 +301,11 @@ def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec)
 def _method_again(
     points: NDArray[np.float64], number: int, *, method: Method[Any], spec: MethodSpec, n: int
 ) -> NDArray[np.float64]:
-    """Embed other points by a method, with smaller numbers of neighbors if there are fewer than `n` points."""
+    """Embed other points, such as permuted data, by the method that embedded the n points of the data.
+
+    If there are fewer than n points, numbers of neighbors are reduced accordingly. The seed of a random method follows
+    from `number`.
+    """
     return embed_again(method, spec, points, number, len(points) / n).Y
 
 

@@ -80,6 +80,9 @@ class Statement:
 class Facts:
     """What an audit found, as input for `state`.
 
+    An island is a separate clump of points in the map. A share, such as `remains`, is how much of something another
+    sample of the data would show, too.
+
     Attributes
     ----------
     name : str
@@ -90,8 +93,12 @@ class Facts:
         Whether the features are related; None if it cannot be decided.
     fidelity : Agreement
         Agreement of the map with the data.
-    islands, arrangement, neighborhoods, shape, remains
-        As in `Audit`; `remains` is None for coordinates without a method.
+    islands : Islands
+        The islands of the map, and whether the data and other samples have them, too.
+    remains : float or None
+        Share of the map as a whole; None for coordinates without a method.
+    arrangement, neighborhoods, shape : Answer or None
+        Shares of the arrangement of the islands, of the neighbors, and of the islands' shapes, as in `Audit`.
     disturbed : Disturbed
         Points that the map tears off their neighbors, or lays onto other points.
     p : int
@@ -104,7 +111,7 @@ class Facts:
     dominant : (str, float) or None
         Column with nearly all of the variance, and its share.
     half : int or None
-        Number of points of each half that is embedded, if the halves are of a sample of the data.
+        Number of points in each half that is embedded; None unless the halves are halves of a sample of the data.
     hidden : int or None
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
@@ -296,7 +303,10 @@ def _scale(facts: Facts, share: float, needed: float) -> str:
 
 
 def _exceptions(facts: Facts) -> list[str]:
-    """Return phrases for the exceptions from what can be trusted, such as single islands or the gap at a tear."""
+    """Return phrases for what a reader must not read from a map of which other things can be trusted.
+
+    Such exceptions are, for example, islands that are no separate groups, or the gap at a tear.
+    """
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
@@ -397,7 +407,7 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     if fidelity.near < MIN_SHARE_NEAR_IN_DATA:
         false.append(f"{shares} ({MIN_PARTLY_TRUSTED_SHARE:.0%} needed)" if facts.neighborhoods is not None else shares)
     elif _neighbors(facts)[0]:
-        true.append(shares)  # the threshold for neighbors in another sample is in the line of what to read
+        true.append(shares)  # without a threshold: the verdict's line on what to read says how much is needed
     return false, true
 
 

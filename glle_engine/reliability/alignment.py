@@ -134,11 +134,11 @@ class Regions:
     __repr__ = brief
 
     def axes(self, level: float) -> NDArray[np.float64]:
-        """Return the half-axes (n, p, p) of the regions of a level: [i, j] is the j-th longest vector at point i."""
+        """Return the half-axes (n, p, p) of the regions of coverage `level`: [i, j] is the j-th longest at point i."""
         return self.radius(level) * self.half_axes
 
     def radius(self, level: float) -> float:
-        """Return the factor that scales the half-axes to the regions of `level`, one of `levels`.
+        """Return the factor by which `half_axes` are multiplied in the regions of coverage `level`, one of `levels`.
 
         Raises
         ------
@@ -158,11 +158,14 @@ class Regions:
         return replace(self, radii=tuple(NEW_SAMPLE_FACTOR * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-        """Return whether each point's position in `places` (n, p) lies in the point's region of `level`: (n,) bool."""
+        """Return whether each point's position in `places` (n, p) lies in its region of coverage `level`: (n,) bool."""
         return _distances(places - self.center, self.half_axes) <= self.radius(level)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return levels and radii as a JSON-able dictionary, without the arrays."""
+        """Return the coverages (`levels`), and the factors on the half-axes (`radii`), as a JSON-able dictionary.
+
+        The arrays of all points, `center` and `half_axes`, are left out.
+        """
         return {"levels": list(self.levels), "radii": list(self.radii)}
 
 

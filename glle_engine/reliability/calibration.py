@@ -95,7 +95,11 @@ class Calibration:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Warnings for a user of the scale: no scale matches the spreads, or the scale matches only their medians."""
+        """Warnings for a user of the scale.
+
+        There is one if at no scale the median spread of draws equals that of half-samples, and one if draws and
+        half-samples disagree about which points are uncertain.
+        """
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[Note]:
@@ -162,7 +166,8 @@ def calibrate(
     ------
     InvalidParameterError
         For a posterior of the published variant, or one that was fitted with neighbors of the caller, which cannot be
-        calibrated; for too few points; or if half of the points or more do not move.
+        calibrated; for too few points; or if at least half of the points have the same position in all half-samples or
+        in all draws, so that the median spread is 0.
     DataMismatchError
         If X is not the data of the fit.
 

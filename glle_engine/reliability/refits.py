@@ -75,9 +75,10 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     @cached_property
     def located(self) -> tuple[Data, int]:
-        """The pair (points, e): Euclidean distances of the points are distances by the method's metric, divided by 2^e.
+        """A pair (points, e): the Euclidean distances of the points, times 2^e, are distances by the method's metric.
 
-        For parameters with "precomputed", the first item is `Distances`. The division keeps squares in range.
+        The points are divided by 2^e to keep squares in range. For precomputed distances, the first item is these
+        distances divided by 2^e, as `Distances`.
         """
         if self.spec.precomputed:
             exponent = int(np.frexp(float(self.data.max()))[1])

@@ -138,7 +138,11 @@ class Embedder(ABC):
 
     @abstractmethod
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return an embedder whose data are only these rows, with unchanged `blocks`, which `of_rows` replaces."""
+        """Return an embedder whose data are only these rows.
+
+        Subclasses leave `blocks`, the blocks of all rows, as they are: `of_rows` replaces them by the blocks of these
+        rows.
+        """
 
     @abstractmethod
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:

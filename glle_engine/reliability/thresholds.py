@@ -5,7 +5,7 @@ All shares are in [0, 1]: an R^2, or a share of neighbors, points or resamples. 
 
 from __future__ import annotations
 
-# Shares of a map that another sample would reproduce: `remains`, arrangement and shape.
+# Shares that another sample would reproduce: of the whole map, of the arrangement of its islands, and of their shapes.
 MIN_TRUSTED_SHARE = 0.6  # an answer is trusted if at least this share of the map would remain in another sample
 # From this share on, the rough layout of a map is trusted. Neighborhoods are trusted if at least this share of the
 # neighbors would remain, beyond the share that remains by chance.
@@ -25,7 +25,9 @@ MIN_STANDARD_ERRORS = 2.5
 STRUCTURE_LEVEL = 0.025  # data have structure up to this p-value: noise is called structure in one of 40 samples
 
 MIN_KEPT = 0.01  # a map shows something if its share of kept neighbors exceeds the share by chance by at least this
-CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
+# A map clearly beats chance if the share of neighbors that it keeps exceeds the share in maps of permuted data by at
+# least this part of the largest possible excess.
+CLEAR_GAIN = 0.1
 MIN_EXCESS_MASS = 1.4  # a column has clusters if the excess mass of its two modes, times the root of n, exceeds this
 MIN_SHARE_NEAR_IN_DATA = 0.8  # neighbors in a map are trusted if at least this share of them is near in the data
 # Layouts are trusted if the distances in the map have at least this rank correlation with Euclidean or with geodesic
@@ -43,43 +45,50 @@ MAX_NEAR_COPY_RATIO = 0.1
 MIN_NOTED_COPY_SHARE = 0.3  # there is a note if at least this share of the rows has a near-copy
 MIN_DEPENDENT_COPY_SHARE = 0.5  # random halves are not independent if at least this share of the rows has a near-copy
 MAX_STEP_RATIO = 0.8  # rows are a series if consecutive rows are nearer than this share of the usual distance of rows
-# A row and its k nearest rows are a set. The overlap at k is the share of its rows that the set of a row has in common
-# with the set of one of its k nearest rows, on average. Rows form sets of k + 1 near-copies if one of these holds:
+# The set of a row is the row with its k nearest rows. The overlap at k is the share of rows that the sets of two rows
+# have in common, averaged over all pairs of a row and one of its k nearest rows. Rows form sets of k + 1 near-copies if
+# one of these holds:
 SET_OVERLAP = 0.9  # the overlap at k is at least this
 SET_DROP = 0.12  # the overlap falls by at least this much from k to k + 1
 
-# Isolation of islands and groups. The reach of an island is a typical distance to a near point of the island
-# (`glle_engine.audit.islands`); a point touches another island that is within reach.
-# An island is isolated if at most this share of its points touches another island, and at most this multiple of the
-# share of points that would touch if the island were cut in two.
+# Isolation of islands, which are clumps of points in a map, and of labeled groups. The reach of an island is a typical
+# distance from one of its points to near points of the same island (`glle_engine.audit.islands`). A point touches
+# another island if a point of that island lies within the reach of the point's own island.
+# An island is isolated if at most the share MAX_ISLAND_CONTACT of its points touches other islands, and if this share
+# is at most MAX_CUT_CONTACT_RATIO times the share that would touch the other part if the island itself were cut in two.
 MAX_ISLAND_CONTACT = 0.02
 MAX_CUT_CONTACT_RATIO = 0.1
-MAX_REACH_RATIO = 1.5  # the wider reach of another island counts up to this multiple of the island's own reach
+# If the other island has the larger reach, that reach counts, but at most this multiple of the own island's reach.
+MAX_REACH_RATIO = 1.5
 # Of 20 curves with n random points each, one has a gap of log n plus this many mean distances between its points.
 CHANCE_GAP = 3.0
-# A small clump that is farther than this multiple of the reach from every island belongs to none.
+# Points that are farther from every cluster than this multiple of the reach of all points together form a clump of
+# their own. A clump of fewer than 8 points belongs to no island.
 FAR_CLUMP_REACHES = 7.0
 SMALL_ISLAND_SHARE = 0.02  # islands with a smaller share of the points have to be isolated in the data, too
-# Share of a labeled group's points that may touch another group; larger, because labels may be wrong.
+# Share of a labeled group's points that may touch another group. It is larger than MAX_ISLAND_CONTACT, because some
+# labels may be wrong.
 GROUP_CONTACT = 0.1
 
 # Points at which a map disagrees with the data or with maps of other samples: tears and glued points.
-# Two points are far apart in the map if their distance exceeds this multiple of the distance from either point to its
-# k-th neighbor.
+# Two points are far apart in the map if their distance exceeds this multiple of the distance from each of the two to
+# its k-th neighbor.
 FAR_RATIO_IN_MAP = 4.0
 # Two points are far apart in the data if neither is among the 3 k nearest points of the other, and their distance
-# exceeds 1.5 times the distance from either point to its k-th neighbor.
+# exceeds 1.5 times the distance from each of the two to its k-th neighbor.
 FAR_RANK_RATIO = 3
 FAR_RATIO_IN_DATA = 1.5
-# Only points that are neighbors in another sample with this probability can be torn apart.
+# Only points that are neighbors in another sample with at least this probability can be torn apart.
 MIN_NEIGHBOR_PROBABILITY = 0.4
 MAX_TORN_SHARE = 0.1  # a point is marked as torn if more than this share of its neighbors is torn off
 # A point is marked as glued if more than this share of its neighbors in the map is far in the data.
 MAX_GLUED_SHARE = 0.35
-# Marked points are not mentioned if they are a smaller share, and are no local fault if they are a larger share.
+# An audit mentions torn or glued points if they are at least the first share of all points, and at most the second:
+# with more of them, the map as a whole is at fault, and no single place.
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5
 SMALL_TEAR_SHARE = 0.02  # a tear is small if one of its sides has less than this share of the points
-# Coordinates do not come from a method if the share of neighbors that they have in common with maps of halves, beyond
-# chance, is below FOREIGN times the share of two maps of halves, and the two shares differ by at least FOREIGN_GAP.
+# Two maps by the same method, of random halves of the data, have a share of their neighbors in common. Coordinates do
+# not come from the method if the share that they have in common with its maps is smaller by at least FOREIGN_GAP, and
+# also less than FOREIGN times as large, where both shares are counted beyond chance.
 FOREIGN = 0.5
 FOREIGN_GAP = 0.1
