@@ -26,9 +26,13 @@ from glle_engine.linalg import dense
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FLATNESS_RATIO = 2.0  # a neighborhood is flat if r is at most this many times the median of r over all points
-MIN_FLATNESS = 0.05  # r up to this, the tangent of 3 degrees, is always flat, so that rounding errors decide nothing
-_BLOCK_ENTRIES = 1 << 20
+# A neighborhood is flat if r, which says how far it lies off a plane relative to its extent, is at most this many times
+# the median of r over all points.
+FLATNESS_RATIO = 2.0
+# A neighborhood is also flat if its r is at most this, the tangent of about 3 degrees: if all neighborhoods lie in
+# planes, the median of r is a rounding error, and must decide nothing.
+MIN_FLATNESS = 0.05
+_BLOCK_ENTRIES = 1 << 20  # neighborhoods are computed in blocks of about this many numbers, 8 MB, to limit memory
 
 
 def kept_candidates(
@@ -53,8 +57,8 @@ def kept_candidates(
     kept : (n, k) bool
         Whether each candidate is a neighbor. The p + 2 nearest candidates of a point always are.
     thresholds : (k + 1,) float64
-        A neighborhood of m candidates counts as flat if its distance r from a plane (`glle_engine.graph.adaptive`) is
-        at most thresholds[m]. `kept_of_new` needs them for new points.
+        A neighborhood of m candidates counts as flat if r, which says how far it lies off a plane relative to its
+        extent (`glle_engine.graph.adaptive`), is at most thresholds[m]. `kept_of_new` needs them for new points.
 
     """
     n, k = nearest.shape
@@ -83,7 +87,9 @@ def kept_of_new(
     """Return a mask (m, k): which of the k nearest rows of X are neighbors of each new point in `points` (m, d).
 
     A new point keeps the candidates near its tangent plane of `n_components` dimensions, whatever the other new points
-    are. The candidates `nearest` (m, k) are row numbers of X (n, d), nearest first. `thresholds` (k + 1,) are from
+    are. The candidates `nearest` (m, k) are row numbers of X (n, d), nearest first. The farthest are dropped until the
+    c that remain lie off a plane by at most thresholds[c] times their extent, or n_components + 2 remain. Dropped
+    candidates near the plane of the remaining ones are then kept nevertheless. `thresholds` (k + 1,) are the result of
     `kept_candidates` for X.
     """
     m, k = nearest.shape
@@ -100,7 +106,7 @@ def kept_of_new(
 
 
 def _least(k: int, p: int) -> int:
-    """Return the smallest number of its k candidates that a point keeps, for a tangent plane of p dimensions."""
+    """Return how many of k candidates a point keeps at least: p + 2 for a tangent plane of p dimensions, or all k."""
     return min(k, p + 2)
 
 
@@ -132,10 +138,12 @@ def _expand(
     thresholds: NDArray[np.float64],
     p: int,
 ) -> NDArray[np.bool_]:
-    """Return a mask (n, k) of the candidates `nearest` (n, k), rows of X, that each of `points` (n, d) keeps.
+    """Return a mask (n, k) of the candidates that each of `points` (n, d) keeps.
 
-    A point keeps its first `size` (n,) candidates. It also keeps each candidate whose distance from the p-dimensional
-    plane through these is at most thresholds[k] times its distance along the plane.
+    The k candidates of each point, `nearest` (n, k), are row numbers of X, nearest first. Point i keeps its first
+    size[i] candidates, and a plane of p dimensions is fitted to the point and these candidates. The point also keeps
+    each other candidate whose distance from the plane is at most thresholds[k] times its distance along the plane from
+    the center of the fitted points. `thresholds` (k + 1,) are the result of `kept_candidates`.
     """
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]

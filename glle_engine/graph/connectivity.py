@@ -1,9 +1,9 @@
 r"""Connectivity of the kNN graph: components, closed classes, the smallest k that connects, and bridges.
 
-A bridge is an edge from a closed class to a point that leads to another closed class. Every point of the class reaches
-the start of the bridge, so that the class is no longer closed. No new closed class appears, so that each bridge reduces
-their number by one. Bridges are chosen as in Boruvka's algorithm for spanning trees: each round at least halves the
-number of closed classes.
+A closed class is a set of points that no edge leaves. A bridge is an added edge from a closed class to a point from
+which edges lead into another closed class. Every point of the class reaches the start of the bridge, so that the class
+is no longer closed. No new closed class appears, so that each bridge reduces their number by one. Bridges are chosen as
+in Boruvka's algorithm for spanning trees: each round at least halves the number of closed classes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 _SEARCH_ENTRIES = 100_000_000  # no graph with more edges than about this is searched for a connecting k
-# Two points are equal if their distance is at most this share of the largest coordinate: 64 rounding errors.
+# Two points are equal if their distance is at most this share of the largest coordinate: 64 times the machine epsilon
+# of float64, to allow for rounding errors in the coordinates.
 _MAX_RELATIVE_ROUNDING = 2.0**-46
 
 
@@ -158,9 +159,9 @@ def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | N
 def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
     """Return the directed graph of `neighbors` (n, k) with entries 1, for scipy's `connected_components`.
 
-    The entries are float64, which scipy takes as they are. If a row repeats a neighbor, as rows of `edges` may, they
-    are int8: scipy then converts the graph and merges repeated entries. This takes longer, but without it scipy's
-    search would never end.
+    The entries are float64, which scipy uses without a copy. If a row of `neighbors` has the same neighbor twice, as
+    rows that `edges` fills up have, the entries are int8 instead. scipy then converts them to float64, and merges
+    repeated entries as it does so. This takes longer, but with repeated entries scipy's search would never end.
     """
     ordered = np.sort(neighbors, axis=1)
     has_repeated = bool((ordered[:, 1:] == ordered[:, :-1]).any())
@@ -170,7 +171,8 @@ def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
 class _Edge(NamedTuple):
     """An edge that may be added to connect the graph. Edges sort by `rank`, then by the points `start` and `end`.
 
-    `rank` is `ranks_of` the length, the same integer for lengths that agree to 34 bits.
+    `rank` is an integer that grows with the length of the edge, and is the same for lengths that agree to 34 bits
+    (`ranks_of`).
     """
 
     rank: int
@@ -184,13 +186,13 @@ def bridge(
     """Connect a kNN graph by the fewest possible new edges, called bridges.
 
     A closed class is a set of points that no edge leaves. For all but one of the c closed classes, the shortest edge
-    from the class to a point that leads to another class is added. The new edge replaces the edge from the same point
-    to its farthest neighbor, so that each point keeps k neighbors. This takes c - 1 bridges; fewer would not be enough.
-    The graph then has one closed class and is one weak component.
+    from the class to a point from which edges lead into another closed class is added. The new edge replaces the edge
+    from the same point to its farthest neighbor, so that each point keeps k neighbors. This takes c - 1 bridges; fewer
+    would not be enough. The graph then has one closed class and is one weak component.
 
     Parameters
     ----------
-    X : (n, d) float64, or Distances
+    X : (n, d) float64, Distances or SparsePoints
     nearest : (n, k) int32
         The candidates of each point, nearest first.
     kept : (n, k) bool or None
@@ -264,11 +266,12 @@ def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Choose the edges to add among the `possible` ones, the shortest first, so that no two join the same classes.
+    """Choose which of the `possible` edges to add, shortest first, so that none joins classes that are joined already.
 
-    A closed class is a set of points that no edge leaves, and `reached` (n, 2) are closed classes that each point
-    reaches (`_reachable_classes`). An edge is chosen if its end leads to a class that the edges chosen before do not
-    yet join with the class of its start.
+    A closed class is a set of points that no edge leaves. Each possible edge starts in a different closed class.
+    `reached` (n, 2) has two different closed classes that each point reaches along edges, or the same class twice if
+    the point reaches only one. An edge is chosen if its end reaches a class that the edges chosen before do not yet
+    join with the class of its start.
     """
     target = list(range(int(reached.max()) + 1))  # the class that each class leads to by its chosen edge, or itself
     chosen = []
@@ -285,11 +288,12 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 
 
 def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Return, for each closed class, the shortest edge from the class to a point that leads to another class.
+    """Return, for each closed class, the shortest edge from the class to a point that reaches another closed class.
 
-    A closed class is a set of points that no edge leaves, and `reached` (n, 2) are closed classes that each point
-    reaches (`_reachable_classes`). One nearest-neighbor search finds the edges of all classes but a class with more
-    than half of the points, for which a separate search is faster. With `Distances`, all searches are separate.
+    A closed class is a set of points that no edge leaves, and a point reaches a class if edges lead from the point into
+    the class. `reached` (n, 2) has two different closed classes that each point reaches, or the same class twice if the
+    point reaches only one. One nearest-neighbor search finds the edges of all classes but a class with more than half
+    of the points, for which a separate search is faster. With `Distances`, all searches are separate.
     """
     only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)  # the one class that a point reaches, or -1
     sizes = np.array([len(members) for members in classes])

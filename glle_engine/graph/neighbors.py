@@ -166,9 +166,10 @@ def search_figures(
 
 
 def search_notes(figures: dict[str, Any]) -> list[Note]:
-    """Return a note on the recall of an approximate search, or on a slow exact search that could be approximate.
+    """Return a list with one note on the search for neighbors, or an empty list after a fast exact search.
 
-    `figures` are the numbers in the diagnostics of a fit. The list is empty after a fast exact search.
+    The note is on the recall of an approximate search, or on a slow exact search that could be approximate. `figures`
+    are the numbers in the diagnostics of a fit.
     """
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:

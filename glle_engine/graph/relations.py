@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DISTANCE_ROUNDING = 1e-7
 # Negative eigenvalues of a Gram matrix up to this share of the largest one are rounding errors.
 EIGENVALUE_ROUNDING = 1e-10
-_BLOCK_ENTRIES = 1 << 22
+_BLOCK_ENTRIES = 1 << 22  # points are computed in blocks of about this many numbers, 32 MB, to limit memory
 _RESIDUAL_ROUNDING = 2.0**-46  # squared residuals up to this share of the largest squared distance are rounding errors
 
 
@@ -75,21 +75,22 @@ class Distances:
         return cls(known, known)
 
     def at(self, rows: NDArray[np.intp]) -> Self:
-        """Return the distances of some of the known points, whose row numbers are `rows`, among each other."""
+        """Return the `Distances` among some of the known points (those of a fit), whose row numbers are `rows`."""
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
-        """Return the `Distances` of some known points, `rows`, to a subset of the known points, `known`.
+        """Return the `Distances` from the points `rows` to the points `known`, and among the points `known`.
 
-        Both are row numbers. The result also has the distances among the points of the subset.
+        Both arguments are row numbers of the points of a fit, whose distances among each other this object has.
         """
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k nearest known points of each point, and their distances, both (m, k).
+        """Return, for each of the m points, the k nearest of the n known points and their distances, both (m, k).
 
-        The nearest comes first; of distances that agree to 34 bits, the smaller index comes first. If the points are
-        the known points, no point is its own neighbor. `on_progress` is called with (points done, m, "neighbors").
+        The known points (those of a fit) are given as columns of `to_known`, nearest first; of distances that agree to
+        34 bits, the smaller index comes first. If the m points are the known points, no point is its own neighbor.
+        `on_progress` is called with (points done, m, "neighbors").
         """
         m, n = self.shape
         indices, distances = np.empty((m, k), np.int32), np.empty((m, k))
@@ -102,18 +103,20 @@ class Distances:
         return indices, distances
 
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
-        """Return the two known points, one in `a` and one in `b`, with the smallest distance, as row numbers.
+        """Return the closest pair of points, one from the set `a` and one from the set `b`, as row numbers.
 
-        Of pairs whose distances agree to 34 bits, the first in the order of `a` and `b` is returned.
+        The sets are row numbers of the points of a fit, whose distances among each other this object has. Of pairs
+        whose distances agree to 34 bits, the first in the order of `a` and `b` is returned.
         """
         best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the Gram matrices (r, k, k) of the differences between r points and their neighbors.
+        """Return the Gram matrices (r, k, k) of the differences between r points and their neighbors, from distances.
 
-        The points are the slice `rows`, and `neighbors` (r, k) are numbers of known points. If no points of a Euclidean
-        space have these distances, a Gram matrix has negative eigenvalues, which are set to 0.
+        The points are the slice `rows` of the rows of `to_known`, and their `neighbors` (r, k) are column numbers of
+        `to_known`. If no points of a Euclidean space have the distances of a neighborhood, its Gram matrix has negative
+        eigenvalues, which are set to 0.
         """
         gram = self._gram_matrices(rows, neighbors)
         values, vectors = dense.eigh(gram)
@@ -179,8 +182,9 @@ class Distances:
     def _gram_matrices(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the matrices (r, k, k) of (d_ij^2 + d_ik^2 - d_jk^2) / 2 for each point i with neighbors j and k.
 
-        The r points i are the slice `rows`. These are the Gram matrices of the differences to the neighbors, but may
-        have negative eigenvalues.
+        d are distances. The r points i are the slice `rows` of the rows of `to_known`, and their `neighbors` (r, k) are
+        column numbers of `to_known`. These are the Gram matrices of the differences to the neighbors, but may have
+        negative eigenvalues if no points of a Euclidean space have these distances.
         """
         squares = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
         between = self.known[neighbors[:, :, None], neighbors[:, None, :]] ** 2

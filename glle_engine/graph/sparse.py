@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 METRICS = ("euclidean", "cosine", "correlation")  # the metrics that sparse data can have
 _EPSILON = float(np.finfo(np.float64).eps)
 _BLOCK_ENTRIES = 1 << 21  # inner products and differences are computed in blocks of this many entries, to limit memory
-_ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
+# Residuals are rounding errors if their root mean square length is below this share of the points' root mean square
+# length: 64 times the machine epsilon of float64.
+_ROUNDING = 2.0**-46
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +127,8 @@ class SparsePoints:
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(matrix.indptr).max(initial=0)) for matrix in (self.rows, points.rows))
-        # The rounding error of a squared distance is at most this share of the sum of the two points' `_sizes`, in any
-        # order of the sums.
+        # A squared distance that is computed from inner products has a rounding error of at most `error` times the sum
+        # of the two points' `_sizes` (about their squared lengths), in whatever order scipy adds the products.
         error = 8 * (width + 16) * _EPSILON
         of_rows = np.arange(len(self)) if groups is None else groups
         for block in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
@@ -150,11 +152,12 @@ class SparsePoints:
         return self._apart(points, item, candidates.ravel()).reshape(candidates.shape)
 
     def differences(self, points: SparsePoints, neighbors: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return the dense differences between m other `points` and their `neighbors` (m, k), points of self.
+        """Return dense vectors (m, k, c) that stand for the differences between m other `points` and their neighbors.
 
-        The result (m, k, c) has few columns: for each point, only the features in which a difference has an entry, so
-        that columns stand for different features in different neighborhoods. One more column replaces all other
-        features. The inner products within a neighborhood are the same as of the differences (m, k, d).
+        The `neighbors` (m, k) are points of self. Within a neighborhood, the vectors have the same inner products as
+        the differences (m, k, d), but c is small. Each neighborhood has its own columns: one for each feature in which
+        one of its differences has a stored entry. If shifts differ, the last column stands for all other features
+        together.
         """
         m, k = neighbors.shape
         d = self.shape[1]
@@ -258,15 +261,19 @@ class SparsePoints:
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:
-        """|x_i|^2 + d c_i^2 (n,) for each point x_i - c_i 1 with d features: at least half of its squared length."""
+        """s_i = |x_i|^2 + d c_i^2 (n,) for each point x_i - c_i 1: sparse row i minus its shift in each of d features.
+
+        s_i is at least half of the squared length of the point, so that rounding errors of lengths and distances can be
+        bounded by it.
+        """
         squares = np.bincount(_row_of_entries(self.rows), self.rows.data**2, len(self))
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
-        """Return (s_i + s_j - d_ij^2) / 2, (m, n), for m other `points` i and the n points j of self.
+        """Return (s_i + s_j - a_ij^2) / 2, (m, n), for m other `points` i and the n points j of self.
 
-        d_ij are the distances, and s the numbers `_sizes` of the points. If all `shifts` are 0, the result is the inner
-        products of the points.
+        a_ij is the distance of the two points, and s (`_sizes`) is |x|^2 + d c^2 for a point x - c 1, a sparse row x
+        minus its shift c in each of the d features. If all shifts are 0, the result is the inner products of points.
         """
         products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():

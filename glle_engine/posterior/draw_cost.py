@@ -65,7 +65,11 @@ class DrawCost(NamedTuple):
     bytes: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return seconds, each_seconds and bytes as a JSON-able dictionary, rounded to three significant digits."""
+        """Return a JSON-able dictionary, whose numbers are rounded to three significant digits.
+
+        Its keys are `seconds` of a single draw, `each_seconds` per draw among four or more that are computed together,
+        and `bytes` of peak memory.
+        """
         return {name: float(f"{value:.3g}") for name, value in self._asdict().items()}
 
 

@@ -53,7 +53,9 @@ MOST_VARIANCE_SHARE = 0.99  # the figure `features_of_most_variance` counts the 
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 TRUST_POINTS = 300  # trustworthiness is averaged over this many points
 NOISE_DRAWS = 8  # the trustworthiness of a noise model is averaged over this many draws
-FINDING_SEED = 2**63  # unlikely to be a seed that users give, so that the choice does not use the draws that they see
+# The seed of the draws by which the noise model is chosen. Users hardly give this seed, so that the model is not chosen
+# by the very draws that they see.
+FINDING_SEED = 2**63
 
 
 def diagnose(

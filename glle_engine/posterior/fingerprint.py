@@ -102,7 +102,10 @@ def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _compile_draws() -> None:
-    """Compile the code of draws, in a process of its own; without the log, because the main process logs already."""
+    """Compile the code of draws, in a process of its own.
+
+    Logging is disabled in this process, because the main process already logs that the engine is being compiled.
+    """
     logging.disable()
     warm()
 
@@ -111,7 +114,8 @@ if __name__ == "__main__":
     draws = multiprocessing.get_context("spawn").Process(target=_compile_draws)
     draws.start()
     computed = fingerprint()
-    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # code of landmarks; not in the digest
+    # Landmarks are not part of the fingerprint; this fit and draw only compile their code.
+    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))
     draw_cost(fit(sheet(_SPARSE_POINTS), n_neighbors=8))
     draws.join()
     warm()

@@ -378,7 +378,9 @@ def _fit_located(
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
     if max_flops < math.inf and len(closed_classes(edges(nearest, kept))) > 1 and not is_cheaper(nearest, max_flops):
-        raise TooCostlyError  # bridges take long to find, and would not make a factorization cheaper
+        # This is known before the edges that connect the closed classes (bridges) are searched for, which takes long:
+        # added edges would not make a factorization cheaper.
+        raise TooCostlyError
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:

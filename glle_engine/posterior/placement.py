@@ -218,7 +218,8 @@ def _require_near(away: NDArray[np.float64]) -> None:
 class Attachment(MeanWeights):
     """Neighbors of m points in a data set, and the weights that reconstruct the points from these neighbors.
 
-    Here, a point that equals a neighbor has weights on all its neighbors, too; `extension` moves them to the equal one.
+    If a point equals some of its neighbors, its weights are nevertheless spread over all neighbors; `extension` returns
+    weights on the equal neighbors alone.
 
     Attributes
     ----------
@@ -233,7 +234,10 @@ class Attachment(MeanWeights):
     distances: NDArray[np.float64]
 
     def extension(self) -> Extension:
-        """Return the weights as an `Extension`; a point that equals some neighbors has equal weights on these alone."""
+        """Return the weights as an `Extension`, which places a point that equals training points at their positions.
+
+        If a point equals q of its neighbors, its weights are 1/q on each of these, and 0 on the others.
+        """
         weights, neighbors, equal = self.weights.copy(), self.neighbors.copy(), self.same.any(axis=1)
         same = self.same[equal]
         weights[equal] = same / same.sum(axis=1, keepdims=True)

@@ -151,9 +151,9 @@ class Posterior(PointResult):
 
     @property
     def sigma(self) -> NDArray[np.float64] | None:
-        """The sigma_i (n,) of GLLE Eq. 29, which may be negative, if they were fitted; None otherwise.
+        """The prior variance sigma_i (n,) of the weights of each point by GLLE Eq. 29, which may be negative.
 
-        They are fitted with variant="published", method="em" and covariance="spherical".
+        None unless the fit had variant="published", method="em" and covariance="spherical".
         """
         return self.distribution.sigma
 

@@ -2,8 +2,9 @@ r"""Draw embeddings from a posterior; a draw has the same bits alone and among s
 
 With landmarks, a draw solves the eigenproblem for the m landmarks, and places the other points by drawn weights on the
 landmarks. The key (seed, index) of a draw selects a random stream of standard normal numbers, which are used in rows of
-k numbers. The weights of landmark i use row i, and the weights of the q-th other point use row
-:math:`4 \lceil m / 4 \rceil + q`. The random numbers of a point therefore depend on (seed, index) and the point only.
+k numbers, one row for each point. Rows are generated in groups of four: the m landmarks use the first
+:math:`4 \lceil m / 4 \rceil` rows, of which up to three at the end remain unused, and the other points use the rows
+after these. The random numbers of a point therefore depend on (seed, index) and the point only.
 """
 
 from __future__ import annotations
@@ -170,7 +171,10 @@ class Placement:
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
-        """Return draws with the positions of all points, from draws of the landmarks, which must have one `source`."""
+        """Return draws with the positions of all points, from `draws` with the positions of the landmarks only.
+
+        All draws must be from the same distribution, posterior or prior (`Draw.source`).
+        """
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
             whole[self.landmarks] = draw.embedding
@@ -179,9 +183,9 @@ class Placement:
         return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
 
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
-        """Write the positions of the points that are not landmarks into the embeddings `wholes` (n, p), one for each.
+        """Write the positions of the points that are not landmarks into `wholes`, the embedding (n, p) of each draw.
 
-        `draws` has the positions of the landmarks. There are at most `LANES` draws, because compiled code places this
+        `draws` have the positions of the landmarks. There are at most `LANES` draws, because compiled code places this
         many at once.
         """
         filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first draw
@@ -201,9 +205,11 @@ class Placement:
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 
     def _blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield slices of `others` whose covariance factors take 32 MB at most, and where their random numbers begin.
+        """Yield pairs (rows, counter), which split the points that are not landmarks (`others`) into blocks.
 
-        Random numbers begin at a counter of the draw's random stream, in which each counter gives four numbers.
+        `rows` is a slice of `others`, short enough for the covariance factors of its points to take 32 MB at most.
+        `counter` says where the random numbers of these points begin in a draw's random stream: each counter of the
+        stream gives four numbers.
         """
         k, n = self.neighbors.shape[1], len(self.others)
         size = POINTS_PER_GROUP * max(1, _BLOCK_ENTRIES // (POINTS_PER_GROUP * k * k))
@@ -248,7 +254,7 @@ class Sampler:
         return weights if self.placement is None else self.placement.complete(weights, key, source)
 
     def draws(self, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
-        """Return an iterator over the draws with these keys, which computes four draws whenever it needs the next one.
+        """Return an iterator over the draws with these keys. It computes four draws at a time, when they are asked for.
 
         Raises `InvalidParameterError` for unknown values of `source` or `align`, or if there is no prior.
         """
@@ -291,7 +297,10 @@ class Sampler:
         return self.distribution.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
-        """Return the eigenpairs of one draw, solved alone; `rejected` says why earlier results were rejected."""
+        """Return the eigenpairs of one draw, without the solver that computes several draws at once.
+
+        If that solver has computed this draw already, `rejected` says why its results were rejected as inaccurate.
+        """
         return self.problem.solve(self._weights(key, source), self.reference.shape[1], rejected=rejected)
 
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:

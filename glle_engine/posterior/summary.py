@@ -69,7 +69,7 @@ class Summary(PointResult):
 
     @property
     def embedding(self) -> NDArray[np.float64]:
-        """The `consensus` (n, p)."""
+        """The mean position (n, p) of each point over the aligned draws: the same array as `consensus`."""
         return self.consensus
 
 

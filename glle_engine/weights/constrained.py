@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.weights.lle import MeanWeights
 
-_BLOCK_ENTRIES = 1 << 20
+_BLOCK_ENTRIES = 1 << 20  # residuals are computed in blocks of about this many numbers, 8 MB, to limit memory
 _TILE_COLUMNS = 512  # the matrix of second moments (d, d) is computed in tiles of this width, to save memory
-_ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
+# Residuals are rounding errors if their root mean square length is below this share of the points' root mean square
+# length: 64 times the machine epsilon of float64.
+_ROUNDING = 2.0**-46
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
@@ -123,12 +125,16 @@ def constrained_distribution(
 ) -> tuple[WeightDistribution, dict[str, Any]]:
     r"""Return the constrained posterior of the weights for method="em" or "direct", and numbers for the diagnostics.
 
-    The noise variance depends on `spec.variance`:
+    The variance :math:`s_i^2` of the reconstruction noise of point i depends on `spec.variance`. Let :math:`A_i` be the
+    Gram matrix of the differences to the neighbors plus the ridge :math:`\lambda_i I`, where :math:`\lambda_i` is
+    `spec.reg` times the trace of the Gram matrix. For method="direct", the Gram matrix of the differences in the
+    embedding is added, times the factor `NoiseModel.unit_ratio`.
 
-    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is the variance of flat
+    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior covariance is the covariance of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
-    - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, where nu is the
-      participation ratio of the residuals (`residual_dimension`), plus p for method="direct".
+    - *ml*, maximum likelihood in closed form: :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, where nu is
+      the participation ratio of the residuals (`residual_dimension`), plus p for method="direct";
+    - *auto*: one of these (`chosen_variance`).
 
     Parameters
     ----------
@@ -176,8 +182,9 @@ def distribution_at(
 
     The relative noise is the variance s_i^2 of the noise over tr(G_i), the sum of the squared distances of the point to
     its neighbors. The points are the n rows of X, or n new `points` (n, d) at the positions `places` (n, p) in the
-    embedding, and `known` has the neighbors and mean weights of these points. The other arguments are the same as for
-    `constrained_distribution`.
+    embedding, and `known` has the neighbors and mean weights of these points. `embedding` (n, p) is the reference
+    embedding of the rows of X, and `spec` and `noise` are the parameters and the noise model of the fit. `on_progress`
+    is called with (points done, all points, "posterior").
     """
     neighbors, kept = known.neighbors, known.kept
     n, k = neighbors.shape

@@ -200,7 +200,10 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
     """Write 4 * `count` standard normal numbers for each of several draws to `target`, flat (4 * count, lanes).
 
-    The arguments are the same as for `uniforms`, whose numbers are transformed.
+    Each draw has a lane, and the number of lanes, the length of `tag`, must be even. The random numbers of a draw
+    depend on its key, a seed and an index, from `seeds` and `indices` (lanes,). They come from `count` counters of the
+    draw's random stream, beginning with the counter `first`: the four uniform numbers of each counter (`uniforms`)
+    become four normal ones.
     """
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
@@ -343,16 +346,19 @@ class WeightDistribution:
     constrained : bool
         Whether 1^T w_i = 1 holds for every draw.
     sigma : (n,) float64 or None
-        The sigma_i of GLLE Eq. 29 with their signs, for the published em with spherical covariance; otherwise None.
+        The prior variances sigma_i of GLLE Eq. 29, with their signs, after a fit with variant="published", method="em"
+        and covariance="spherical"; otherwise None.
     kept : (n, k) bool or None
         Which candidates are neighbors; None if all are. The weights of candidates that are not neighbors are 0.
     scatter : (d, d) float64 or None
-        S1 of GLLE Eq. 24 at the last E-step of the published em with full covariance and d <= k; otherwise None.
+        S1 of GLLE Eq. 24, the scatter matrix of the residuals, at the last E-step. None unless the fit had
+        variant="published", method="em", a full covariance (`covariance` other than "spherical") and d <= k.
     second_moment : (k, k) float64 or None
-        S2 of GLLE Eq. 25, as `scatter`.
+        S2 of GLLE Eq. 25, the second moment of the weights, at the last E-step; None if `scatter` is None.
     gradient : (n, k, k) float64 or None
-        The gradient of GLLE Eq. 23 by each point's prior covariance after the last M-step, without the factor n / 2, as
-        `scatter`; None also if Eq. 23 has no value at some point.
+        The gradient of GLLE Eq. 23, the objective of the M-step, by each point's prior covariance, at the covariances
+        of the last M-step and without the factor n / 2. None if `scatter` is None, or if Eq. 23 has no value at some
+        point.
 
     """
 

@@ -12,9 +12,11 @@ pooling 3k points makes the frame robust to both. In units of s_i the difference
 
 .. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
 
-which replaces G_i in the precision. The mean is the limit without tangential noise: weights that reconstruct the
-tangent coordinates exactly. The ridge of LLE, in contrast, pulls every point towards the center of its neighbors, which
-bends the embedding. The covariance keeps the tangential noise, whose scale is `reg`.
+which replaces G_i in A_i, the precision matrix of the weights up to the factor 1 / s_i^2. Mean and covariance of the
+weights treat the tangential noise differently. The mean is the limit in which this noise vanishes: weights that
+reconstruct the tangent coordinates exactly. The ridge of LLE, in contrast, pulls every point towards the center of its
+neighbors, which bends the embedding. The covariance of the weights is computed with the tangential noise, of variance
+s_i^2.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 Ridge = Literal["relative", "absolute"]
-_BLOCK_ENTRIES = 1 << 20
+_BLOCK_ENTRIES = 1 << 20  # blocks of neighborhoods have about this many numbers, 8 MB, to fit in the processor's cache
 TANGENT_NEIGHBOR_FACTOR = 3  # a tangent space is fitted to 3 k neighbors, so that it is robust to noise
 NORMAL_NOISE_RATIO = 10.0  # variance of the noise normal to the tangent space, over its variance in the tangent space
-# Mean weights belong to the limit of no noise in the tangent space; this small variance stands for 0.
+# With tangent noise, the mean weights are the limit in which the noise in the tangent space vanishes: its variance, of
+# which the unit is s_i^2, is 0. This small variance stands for 0.
 VANISHING_VARIANCE = 1e-6
-# Directions with a smaller share of the variance keep fewer than half of their digits in a Gram matrix, which squares.
+# A Gram matrix has the squares of the singular values of the data, and so loses digits of the small ones. A direction
+# whose variance is below this share of the largest variance keeps fewer than half of its digits.
 SQUARED_TO_ROUNDING = 1e-8
 
 
@@ -87,14 +91,16 @@ def neighborhoods(
     *,
     has_differences: bool = True,
 ) -> Iterator[Neighborhoods]:
-    """Yield the neighborhoods of all points, in blocks that fit in the processor's cache.
+    """Yield `Neighborhoods`, differences to the neighbors and their Gram matrices, of all points block by block.
+
+    The blocks fit in the processor's cache.
 
     Parameters
     ----------
     X : (n, d) float64, Distances or SparsePoints
-        For distances there are no differences, and the Gram matrices are computed by `glle_engine.graph.relations`. The
-        differences of sparse points have the columns in which their neighborhood has entries
-        (`SparsePoints.differences`).
+        For `Distances`, the field `differences` of the result is empty, and the Gram matrices follow from the distances
+        (`Distances.gram`). For `SparsePoints`, the differences have only few columns, those in which their neighborhood
+        has entries (`SparsePoints.differences`).
     neighbors : (n, k) int32
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
@@ -103,7 +109,8 @@ def neighborhoods(
     points : (m, d) float64, Distances or SparsePoints, optional
         New points with neighbors (m, k) in X; the rows of X by default.
     has_differences : bool
-        If False, `differences` may be left empty, which saves memory and time for dense points without `kept`.
+        If False, the field `differences` of the result may be empty, which saves memory and time for dense points
+        without `kept`.
 
     """
     n, k = neighbors.shape
@@ -204,7 +211,9 @@ def lle_weights(
 
 
 def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return L^-T (m, k, k) of the Cholesky factors of P = L L^T: Gram matrices plus ridge, `precision` (m, k, k).
+    """Return L^-T (m, k, k), where L is the Cholesky factor of each matrix P = L L^T in `precision` (m, k, k).
+
+    Each P is a Gram matrix plus a ridge on its diagonal.
 
     Raises
     ------

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-_BLOCK_ENTRIES = 1 << 20
-_DESCENT_STEPS = 1000
+_BLOCK_ENTRIES = 1 << 20  # points are computed in blocks of about this many numbers, 8 MB, to limit memory
+_DESCENT_STEPS = 1000  # a gradient descent stops after this many steps; a note then says what is left of the gradient
 MIN_GRADIENT_SHARE = 1e-10  # a descent stops when the gradient has fallen to this share of the first gradient
 
 
@@ -72,9 +72,10 @@ def published_distribution(
 def _em_spherical(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Return the posterior of the published em with Omega_i = sigma_i I (Eq. 21-29), and numbers for the diagnostics.
+    """Return the posterior of the weights by the GLLE paper's EM algorithm (Eq. 21-29), and numbers for diagnostics.
 
-    With this covariance, the mean of the weights is X_i^+ (x_i - mu), whatever sigma_i is.
+    The prior covariance of the weights of point i is spherical, Omega_i = sigma_i I. The mean of the weights is then
+    X_i^+ (x_i - mu), whatever sigma_i is, where X_i (d, k) are the neighbors of x_i, and mu is the mean of the data.
     """
     n, k = neighbors.shape
     d = X.shape[1]
@@ -88,8 +89,9 @@ def _em_spherical(
         mean[rows] = dense.matmul(inverse, centered[rows, :, None])[:, :, 0]
         null[rows] = np.eye(k) - dense.matmul(inverse, raw)
         rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
-        # As published, the term X E[w w^T] X^T of Eq. 24 is sigma X (I - X^+ X) X^T = 0. The term that is
-        # subtracted here is 2 X E[w] (x - mu)^T.
+        # Eq. 24 is the mean over the points of (x - mu) (x - mu)^T - 2 X E[w] (x - mu)^T + X E[w w^T] X^T. `scatter`
+        # begins with the sum of the first terms, and the second ones are subtracted here. The third ones are 0, because
+        # the paper has the covariance sigma (I - X^+ X) in place of E[w w^T], and X (I - X^+ X) = 0.
         scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centered[rows])
         on_progress(rows.stop, n, "posterior")
     null[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
@@ -121,11 +123,12 @@ def _em_spherical(
 def direct_covariance(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], embedding: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Return the covariances Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ of Eq. 35, their symmetric roots, and ranks.
+    """Return the covariances Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ of GLLE Eq. 35, their symmetric roots, and ranks.
 
-    X is (n, d), `neighbors` (n, k) and `embedding` (n, p), whose scale relative to X matters. The covariances and their
-    roots are (n, k, k). The ranks (n,) are those of the precisions X_i^T X_i + Y_i^T Y_i: a precision of rank below k
-    is singular, and its pseudo-inverse replaces its inverse.
+    X_i (d, k) and Y_i (p, k) are the `neighbors` (n, k) of point i in the data X (n, d) and in the `embedding` (n, p),
+    whose scale relative to X matters. The covariances and their roots are (n, k, k). The ranks (n,) are the ranks of
+    the precisions X_i^T X_i + Y_i^T Y_i: a precision of rank below k is singular, and its pseudo-inverse replaces its
+    inverse.
     """
     n, k = neighbors.shape
     covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)
@@ -153,7 +156,7 @@ def _direct(
     covariance, root, rank = direct_covariance(X, neighbors, embedding)
     if spec.mean == "lle":
         mean = lle_weights(X, neighbors, spec.reg)
-    else:  # Gamma_i (X_i^T x_i + Y_i^T y_i), Eq. 35
+    else:  # the mean of GLLE Eq. 35, Gamma_i (X_i^T x_i + Y_i^T y_i); row i of `joint` is x_i and y_i side by side
         joint = np.concatenate([X, embedding], axis=1)
         target = dense.matmul(joint[neighbors], joint[:, :, None])
         mean = dense.matmul(covariance, target)[:, :, 0]
@@ -165,13 +168,14 @@ def _direct(
 def full_distribution(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and numbers for the diagnostics.
+    """Return the posterior of the weights by the GLLE paper's EM algorithm (Eq. 21-26), and numbers for diagnostics.
 
-    `spec.covariance` is "full", "full-descent" or "full-corrected". For "full-descent" the numbers include, for each
-    iteration, the steps of its descents and the share of the gradient that they left. For d <= k they include the mean
-    of Eq. 23 over the points, or None if it has no value at one of them; if it has one, the distribution has the
-    gradient of Eq. 23. `on_progress` is called with
-    (iterations done, max_iter, "posterior").
+    The prior covariance of the weights of each point is a full matrix. `spec.covariance` says how the M-step computes
+    it: "full", "full-descent" or "full-corrected". For "full-descent" the numbers include, for each iteration, the
+    steps of the longest gradient descent, and the largest share of its first gradient that a descent left. For d <= k
+    they include the mean over the points of Eq. 23, the objective of the M-step, and the distribution has the gradient
+    of Eq. 23. If Eq. 23 has no value at some point, the mean is None, and there is no gradient. `on_progress` is called
+    with (iterations done, max_iter, "posterior").
     """
     n, k = neighbors.shape
     d = X.shape[1]
@@ -242,11 +246,12 @@ def full_distribution(
 def e_step(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], omega: NDArray[np.float64], *, corrected: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (n, k) and covariance (n, k, k) of the weights (Eq. 21-22), and the scatters S1 and S2 (Eq. 24-25).
+    """Return mean (n, k) and covariance (n, k, k) of the weights, and the scatters S1 (d, d) and S2 (k, k).
 
-    X is (n, d), `neighbors` (n, k), and `omega` (n, k, k) are the covariances of the prior. With `corrected`, the
-    scatters use the second moment E[w w^T] = C + m m^T in place of the covariance C, which Eq. 22 uses. S1 is (d, d),
-    S2 is (k, k).
+    Mean and covariance are GLLE Eq. 21-22 for the data X (n, d), the `neighbors` (n, k) and the prior covariances
+    `omega` (n, k, k). S1 and S2 (Eq. 24-25) are the mean second moments, over all points, of the residuals of the
+    reconstruction and of the weights w. The paper computes them with the covariance C of the weights in place of
+    E[w w^T]. With `corrected`, they are computed with E[w w^T] = C + m m^T, where m is the mean.
     """
     (n, k), d = neighbors.shape, X.shape[1]
     condition, scatters = (_condition, _scatters) if corrected else (_published_condition, _published_scatters)
@@ -265,11 +270,12 @@ def e_step(
 def m_step_objective(
     raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the value of Eq. 23 for each point (m,), without constants and without the factor n / 2.
+    r"""Return GLLE Eq. 23, the objective of the M-step, for each point (m,), without constants and the factor n / 2.
 
     The value is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
-    X^T)^{-1} S_1)`. It is NaN where :math:`\Omega` or :math:`X \Omega X^T` is not positive definite, as for d > k. The
-    arguments are as for `corrected_m_step`, with `omega` (m, k, k).
+    X^T)^{-1} S_1)` for the neighbors X in `raw` (m, d, k), the prior covariances :math:`\Omega` in `omega` (m, k, k),
+    :math:`S_1` = `scatter` (d, d) and :math:`S_2` = `second` (k, k). The value is NaN where :math:`\Omega` or
+    :math:`X \Omega X^T` is not positive definite; for d > k, all values are NaN.
     """
     value = np.zeros(len(omega))
     for matrix, inner in ((omega, second), (_congruence(raw, omega), scatter)):
@@ -287,7 +293,8 @@ def m_step_gradient(
     r"""Return the gradient (m, k, k) of `m_step_objective` by the covariance of each point, to compare with Eq. 26.
 
     The gradient is :math:`\Omega^{-1} S_2 \Omega^{-1} - \Omega^{-1} + X^T (P S_1 P - P) X` with
-    :math:`P = (X \Omega X^T)^{-1}`.
+    :math:`P = (X \Omega X^T)^{-1}`, for the neighbors X in `raw` (m, d, k), the prior covariances :math:`\Omega` in
+    `omega` (m, k, k), :math:`S_1` = `scatter` (d, d) and :math:`S_2` = `second` (k, k).
     """
     inverse, precision = dense.pinv(omega), dense.pinv(_congruence(raw, omega))
     inner = _congruence(precision, scatter) - precision
@@ -297,11 +304,12 @@ def m_step_gradient(
 def published_gradient(
     raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return Eq. 26 (m, k, k) without the factor n / 2: :math:`X^T (X \Omega X^T - S_1) X + \Omega - S_2`.
+    r"""Return GLLE Eq. 26 (m, k, k) without the factor n / 2: :math:`X^T (X \Omega X^T - S_1) X + \Omega - S_2`.
 
-    Eq. 26 is the gradient of minus Eq. 23 by :math:`\Omega^{-1}` if X is orthogonal, so that
-    :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`. For other X, Eq. 26 is not a gradient of Eq. 23 (see
-    `m_step_gradient`). The arguments are as for `m_step_objective`.
+    X are the neighbors of each point in `raw` (m, d, k), :math:`\Omega` the prior covariances in `omega` (m, k, k),
+    :math:`S_1` is `scatter` (d, d) and :math:`S_2` is `second` (k, k). If X is orthogonal, so that
+    :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`, Eq. 26 is the gradient of minus Eq. 23 by :math:`\Omega^{-1}`. For
+    other X, Eq. 26 is not a gradient of Eq. 23 (see `m_step_gradient`).
     """
     inner = _congruence(raw, omega) - scatter
     return np.asarray(_congruence(raw.transpose(0, 2, 1), inner) + omega - second)
@@ -324,7 +332,8 @@ def descend(
     The step size is :math:`1 / (1 + l^2)`, where l is the greatest eigenvalue of :math:`X^T X`. The distance from the
     zero of Eq. 26 (`published_m_step`) therefore never grows, but it shrinks slowly if the eigenvalues differ much. The
     descent stops when the gradient is below `tol` times the gradient at the start. `on_step` is called before each
-    step; an exception that it raises cancels the descent. The other arguments are as for `corrected_m_step`.
+    step; an exception that it raises cancels the descent. `raw` (m, d, k) has the neighbors X of each point, `scatter`
+    (d, d) is :math:`S_1` of Eq. 24, and `second` (k, k) is :math:`S_2` of Eq. 25.
     """
     values = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))[0]
     omega = np.broadcast_to(np.eye(raw.shape[2]), (len(raw), raw.shape[2], raw.shape[2])).copy()
@@ -347,8 +356,9 @@ def published_m_step(
     r"""Return the covariances (m, k, k) at which Eq. 26 is zero, in closed form: the limit of the paper's descent.
 
     Eq. 26 reads :math:`\Omega - S_2 + X^T (X \Omega X^T - S_1) X` and vanishes where :math:`\Omega + A \Omega A = B`,
-    with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A this is :math:`\Omega_{ab} = B_{ab}
-    / (1 + l_a l_b)`. The arguments are as for `corrected_m_step`; S1 and S2 may be indefinite.
+    with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A, with the eigenvalues :math:`l_a`,
+    the solution is :math:`\Omega_{ab} = B_{ab} / (1 + l_a l_b)`. `raw` (m, d, k) has the neighbors X of each point,
+    `scatter` (d, d) is :math:`S_1` of Eq. 24, and `second` (k, k) is :math:`S_2` of Eq. 25; both may be indefinite.
     """
     values, basis = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))
     target = _congruence(raw.transpose(0, 2, 1), scatter) + second
@@ -359,31 +369,32 @@ def published_m_step(
 def corrected_m_step(
     raw: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the covariances (m, k, k) that maximize Eq. 23, the objective of the M-step, for each of m points.
+    r"""Return the prior covariances (m, k, k) that maximize GLLE Eq. 23, the objective of the M-step, for m points.
 
-    Let :math:`X = U S V^T` of rank r, and split :math:`V^T \Omega V` into blocks: index 1 stands for the row space of X
-    (r dimensions), index 2 for its null space (k - r dimensions). Then
-    :math:`X \Omega X^T = U S \Omega_{11} S U^T`, and Eq. 23 splits:
+    Let :math:`X = U D V^T` be the singular value decomposition of the neighbors X of a point, of rank r. Both
+    :math:`V^T \Omega V` and :math:`M = V^T S_2 V` are split into blocks: index 1 stands for the row space of X (r
+    dimensions), index 2 for its null space (k - r dimensions). Then
+    :math:`X \Omega X^T = U D \Omega_{11} D U^T`, and Eq. 23 splits into two maximizations:
 
     - :math:`\Omega_{11}` maximizes
-      :math:`-2 \log|\Omega_{11}| - \mathrm{tr}(\Omega_{11}^{-1} (T_1 + S_{11}))` with
-      :math:`T_1 = S^{-1} U^T S_1 U S^{-1}`, so :math:`\Omega_{11} = (T_1 + S_{11}) / 2`;
-    - block 2 given block 1 has the regression :math:`B = S_{21} S_{11}^{-1}` and the covariance
-      :math:`S_{22.1} = S_{22} - B S_{12}` of S2.
+      :math:`-2 \log|\Omega_{11}| - \mathrm{tr}(\Omega_{11}^{-1} (T + M_{11}))` with
+      :math:`T = D^{-1} U^T S_1 U D^{-1}`, so :math:`\Omega_{11} = (T + M_{11}) / 2`;
+    - in :math:`\Omega`, the regression of block 2 on block 1 and the rest that it leaves are the same as in M: the
+      regression is :math:`B = M_{21} M_{11}^{-1}`, and the covariance of the rest is :math:`M_{22} - B M_{12}`.
 
     If X has less than full row rank, as for d > k, :math:`X \Omega X^T` is singular. Its inverse and its determinant
     are then taken on the column space of X, and the same formula holds. If X has full column rank, block 2 is empty. If
-    S2 is singular, Eq. 23 is unbounded. The pseudo-inverse of S_11 then gives the limit of the maximizers for S2 + e I
-    as e -> 0.
+    :math:`S_2` is singular, Eq. 23 is unbounded. The pseudo-inverse of :math:`M_{11}` then gives the limit of the
+    maximizers for :math:`S_2 + e I` as e -> 0.
 
     Parameters
     ----------
     raw : (m, d, k) float64
         X_i, whose columns are the neighbors of point i.
     scatter : (d, d) float64
-        S1, symmetric and positive semidefinite.
+        :math:`S_1` of Eq. 24, symmetric and positive semidefinite.
     second : (k, k) float64
-        S2, symmetric and positive semidefinite.
+        :math:`S_2` of Eq. 25, symmetric and positive semidefinite.
 
     Returns
     -------
@@ -406,9 +417,9 @@ def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArr
 
 
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Decompose X = U S V^T for each X in `raw` (m, d, k): return U S^+ (m, d, k), V^T (m, k, k), and a mask (m, k).
+    """Decompose X = U D V^T for each X in `raw` (m, d, k): return U D^+ (m, d, k), V^T (m, k, k), and a mask (m, k).
 
-    The mask is 1 for the rows of V^T that lie in the row space of X, and 0 for the others.
+    D are the singular values. The mask is 1 for the rows of V^T that lie in the row space of X, and 0 for the others.
     """
     m, d, k = raw.shape
     if d < k:  # rows of zeros complete the basis of right singular vectors
@@ -422,10 +433,11 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 def _regress(
     rotated: NDArray[np.float64], row_space: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return C_11, C_21 C_11^+ and C_22 - C_21 C_11^+ C_12 of covariances C, each (m, k, k) with zeros elsewhere.
+    """Regress block 2 of covariances C on block 1: return C_11, C_21 C_11^+ and C_22 - C_21 C_11^+ C_12.
 
-    `rotated` are the covariances C (m, k, k) in the basis of `corrected_m_step`. Block 1 are the indices where
-    `row_space` (m, k) is 1, and block 2 are the others.
+    `rotated` (m, k, k) are the covariances C in the basis of right singular vectors of each point's neighbors X. Block
+    1 are the indices where `row_space` (m, k) is 1, the row space of X. Block 2 are the others, the null space of X.
+    Each result is (m, k, k), and 0 outside its own block.
     """
     null_space = 1 - row_space
     first = rotated * (row_space[:, :, None] * row_space[:, None, :])
@@ -440,10 +452,12 @@ def _scatters(
     covariance: NDArray[np.float64],
     centered: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what a block of points adds to n S1 (d, d) and to n S2 (k, k), with E[w w^T] = C + m m^T.
+    """Return what a block of m points adds to n S1 (d, d) and n S2 (k, k), the scatters of residuals and of weights.
 
-    m are the means and C the covariances of the points' weights. S1 has no term X C X^T, because X C = 0 for a
-    covariance that is conditional on X w = x - mu.
+    For each point x, the terms are the second moments of its residual x - mu - X w and of its weights w. `raw` (m, d,
+    k) has the neighbors X, `centered` (m, d) has x - mu, where mu is the mean of the data, and the weights have the
+    `mean` (m, k) and the `covariance` (m, k, k). The covariance does not contribute to S1, because X times the
+    covariance is 0: it is the covariance given X w = x - mu.
     """
     residual = centered - dense.matmul(raw, mean[:, :, None])[:, :, 0]
     return dense.cross(residual, residual), covariance.sum(axis=0) + dense.cross(mean, mean)
@@ -455,10 +469,12 @@ def _published_scatters(
     covariance: NDArray[np.float64],
     centered: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what a block of points adds to n S1 (d, d) and to n S2 (k, k) as published: with C in place of E[w w^T].
+    """Return what a block of m points adds to the paper's n S1 (d, d) and n S2 (k, k), Eq. 24-25, as it prints them.
 
-    C are the covariances of Eq. 22. The first term of Eq. 24, the scatter of the data, is not included. The addition to
-    n S1 is not symmetric; `e_step` makes the sum symmetric.
+    The paper has the covariance C of the weights w (Eq. 22) where their second moment E[w w^T] would be correct. The
+    terms of a point x are -2 X E[w] (x - mu)^T + X C X^T, and C: `raw` (m, d, k) has the neighbors X, `centered` (m, d)
+    has x - mu, where mu is the mean of the data, `mean` (m, k) is E[w], and `covariance` (m, k, k) is C. `e_step` adds
+    the remaining term of Eq. 24, the scatter of the data, and makes S1 symmetric.
     """
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
@@ -470,10 +486,11 @@ def _published_scatters(
 def _condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centered: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (m, k) and covariance (m, k, k) of the weights (Eq. 21-22), if `omega` is positive semidefinite.
+    """Return mean (m, k) and covariance (m, k, k) of weights w with the prior N(0, Omega), given X w = x - mu.
 
-    In the blocks of `corrected_m_step`, the result is the covariance of block 2 given block 1. X times this covariance
-    is therefore exactly 0, without rounding errors.
+    This is GLLE Eq. 21-22 for positive semidefinite Omega, in `omega` (m, k, k). `raw` (m, d, k) has the neighbors X of
+    each point x, and `centered` (m, d) has x - mu, where mu is the mean of the data. The covariance is computed in the
+    null space of X alone, so that X times the covariance is 0 but for the rounding of a basis of this space.
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regress(_congruence(right, omega), row_space)
@@ -486,13 +503,14 @@ def _condition(
 def _published_condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centered: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (m, k) and covariance (m, k, k) of the weights by Eq. 21-22 as published, for any symmetric `omega`.
+    """Return mean (m, k) and covariance (m, k, k) of weights w, given X w = x - mu, by GLLE Eq. 21-22 as printed.
 
-    The pseudo-inverse is computed in the column space of X_i, which has at most min(d, k) dimensions, instead of in d
-    dimensions.
+    `omega` (m, k, k) are the prior covariances, which the paper's M-step may make indefinite; `raw` (m, d, k) has the
+    neighbors X of each point x, and `centered` (m, d) has x - mu, where mu is the mean of the data. The pseudo-inverse
+    is computed in the column space of X, which has at most min(d, k) dimensions, instead of in d dimensions.
     """
     basis, singular, right = dense.svd(raw)
-    reduced = singular[:, :, None] * right  # X_i = U (S V^T)
+    reduced = singular[:, :, None] * right  # D V^T, where X = U D V^T
     cross = dense.matmul(omega, reduced.transpose(0, 2, 1))
     gain = dense.matmul(cross, dense.pinv(dense.matmul(reduced, cross)))
     mean = dense.matmul(gain, dense.matmul(basis.transpose(0, 2, 1), centered[:, :, None]))
@@ -503,7 +521,8 @@ def _published_condition(
 def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     r"""Return the symmetric root of \|M\| for each matrix M, and the number of eigenvalues of M that are negative.
 
-    Eigenvalues within rounding errors of 0 count as 0.
+    \|M\| has the eigenvectors of M, and the absolute values of its eigenvalues. Eigenvalues within rounding errors of 0
+    count as 0.
     """
     values, vectors = dense.eigh(matrix)
     floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
