@@ -53,9 +53,10 @@ class Map(ABC):
         """Return the positions (m, p) of a block of points (m, d)."""
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return points (m, d) that the map would place at `places` (m, p).
+        """Return points (m, d) that the map would place at the positions `places` (m, p).
 
-        Raises `InvalidParameterError` unless a subclass has an inverse.
+        Maps that can do this override the method; here it raises `InvalidParameterError`. `ridge` is the ridge of maps
+        that compute the points by a regression, as kernel PCA does.
         """
         raise no_inverse("The map by nearest neighbors")
 
@@ -90,7 +91,10 @@ class Map(ABC):
         return Y
 
     def _check(self, points: ArrayLike) -> NDArray[np.float64]:
-        """Return new points as a matrix (m, d); raise an error of `transform` if the map cannot place one of them."""
+        """Check that the map can place new points, and return them as a matrix (m, d).
+
+        Raises the errors that the docstring of `transform` lists.
+        """
         data = finite_matrix(points, "points")
         if data.shape[1] != self.n_features:
             raise InvalidShapeError(
@@ -136,9 +140,10 @@ class AffineMap(Map):
         return np.asarray((points - self.mean) @ self.components.T)
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return, for each row y of `places`, the point nearest to the mean m of those that the map places at y.
+        """Return a point (d,) that the map places at y, for each position y in `places` (m, p).
 
-        This is m + C^+ y with the pseudo-inverse of `components`. `ridge` has no effect.
+        Of all such points, it is the one nearest to the mean m: m + C^+ y, with the pseudo-inverse of `components`.
+        `ridge` has no effect.
         """
         return np.asarray(self.mean + places @ np.linalg.pinv(self.components).T)
 

@@ -88,7 +88,8 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
             remedy=f"Give at least {_MIN_POINTS} points.",
         )
     rows = fixed_sample(n, LANDMARKS)
-    # Entry K counts the pairs whose larger rank, in the data or in the embedding, is K: they are kept from this K on.
+    # Entry K counts the pairs of points whose larger rank, of the rank in the data and the rank in the embedding, is K.
+    # Such a pair is among the K nearest in both, so it counts as kept for K and for every larger number of neighbors.
     first_kept = np.zeros(n, np.int64)
     for block in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
         larger = np.maximum(_ranks(X, rows[block]), _ranks(Y, rows[block]))

@@ -37,16 +37,18 @@ __all__ = ["MAX_LIKELIHOOD_POINTS", "Kernel", "Likelihood", "fit_likelihood", "l
 
 # More points are refused: for 2,000, the score takes a minute or two, and five matrices of 32 MB.
 MAX_LIKELIHOOD_POINTS = 2000
-# Ascents from all starts use a sample of this many points; only the best continues on all n points.
+# The maximizations from all starts use a sample of this many points; only the best one continues with all n points.
 _SEARCH_POINTS = 300
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200
-# Starts of the ascents: values of g for coordinates of unit variance, and of s as a share of the variance of the data.
+# The likelihood is maximized from eight starts: each of these inverse squared widths g of the kernel, for coordinates
+# of variance 1, with each of these noise variances s and this bias b, as shares of the variance of the data.
 _INVERSE_WIDTHS = (0.1, 1.0, 10.0, 100.0)
 _NOISES = (1e-1, 1e-3)
 _BIAS = 1e-2
-# Bounds of log a, log g, log b and log s. The variances a, b and s are shares of the variance of the data. If s were
-# below 1e-8, rounding errors would determine K.
+# Bounds of the logarithms of the kernel's parameters: variance a, inverse squared width g, bias b and noise variance s.
+# a, b and s are shares of the variance of the data. If s were below 1e-8, rounding errors would determine the
+# covariance.
 _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6, 1e8), (1e-8, 1e4), (1e-8, 1e2)))
 
 

@@ -60,7 +60,8 @@ def number_of(cell: str) -> float | None:
 def plain_number(cell: str, decimal: str) -> str:
     """Return a cell with a decimal point in place of the mark `decimal`, ready for `float`.
 
-    If the decimal mark is a comma, a cell with points, which separate thousands, becomes an empty text.
+    If the decimal mark is a comma, a cell with a point, such as 1.234,5, is not a plain number: it becomes an empty
+    text, which `float` refuses.
     """
     if decimal == ".":
         return cell

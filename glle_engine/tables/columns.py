@@ -119,9 +119,9 @@ class Column:
         return [None if gone else value for value, gone in zip(values, self.missing.tolist(), strict=True)]
 
     def texts(self) -> list[Any]:
-        """Return the values as ids: the stripped cells of text, or as `objects` if the values do not come from text.
+        """Return the values as ids: the cells of text without surrounding spaces, and None for empty cells.
 
-        Empty cells and missing values are None.
+        Values that were not read from text are returned as Python objects, as by `objects`, and None where missing.
         """
         if self.cells is None:
             return self.objects()

@@ -68,7 +68,10 @@ def require_here(data: Any) -> None:
 
 
 def _not_computed(type_name: str, call: str) -> InvalidParameterError:
-    """Return the error for a query whose values `call` computes."""
+    """Return the error for a lazy query, which has no values yet.
+
+    `call` is the code that computes the values, such as "data.collect()", for the remedy.
+    """
     return InvalidParameterError(
         f"The data are of the type {type_name}, a query that has not been computed yet.",
         remedy=f"Give {call}, which computes the values.",

@@ -62,7 +62,8 @@ def unpack(
     names
         Names of all arrays that were sent.
     check
-        Called with the shape (rows, 1); raises an error for too many rows.
+        Called with (rows, 1), as if the table had one column, to check the number of rows alone; raises an error if
+        there are too many.
 
     Raises
     ------

@@ -144,8 +144,8 @@ class Layout:
     def from_roles(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
         """Return the layout in which columns have these `roles`, and all other columns are features.
 
-        If `roles` names features, other columns are ignored. Columns of the `index` without a role are ignored at
-        first.
+        If `roles` names features, other columns are ignored. Columns of a frame's `index`, given by their positions,
+        are also ignored if they have no role; `with_index` can make them the ids later.
 
         Raises
         ------
@@ -224,9 +224,10 @@ class Layout:
     def _note_on_guess(
         self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool
     ) -> Note:
-        """Return the notice about a guessed role, with the option that changes it.
+        """Return the notice that a role was guessed for a column, with the option that changes it.
 
-        `taken` has the column that already has this role, if there is one. `is_apart` says that the column is left out.
+        `is_apart` says that the column does not get this role after all and is ignored, for example because another
+        column has the role. `taken` holds the position of that other column, or nothing.
         """
         name, count = self.name(column), profile.distinct
         if role == "id":
@@ -277,10 +278,10 @@ class Layout:
         return (self.names[column] if self.names else "") or str(column)
 
     def feature_names(self, parts: Mapping[int, list[str]]) -> list[str] | None:
-        """Return the names of all features, or None for columns without names that are one feature each.
+        """Return the names of all features.
 
         A column of categories or vectors makes several features; `parts` maps the column's position to the endings of
-        the names of these features.
+        the names of these features. If the columns have no names and `parts` is empty, the result is None.
         """
         if self.names is None and not parts:
             return None
@@ -291,7 +292,11 @@ class Layout:
         return names
 
     def source(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary: `columns`, the names of columns by role, and `layout` (`column_list`)."""
+        """Return the roles of the columns as a JSON-able dictionary.
+
+        `columns` maps each role to the names of its columns, and is left out if all columns are features. `layout` is a
+        list of columns in the order of the table, each with name and role, as `column_list` returns it.
+        """
         columns = {role: list(map(self.name, numbers)) for role, numbers in self.roles.items() if numbers}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 

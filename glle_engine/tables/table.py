@@ -66,10 +66,10 @@ class Bounds(Protocol):
     """Limits on the size of a table, which a service sets and which are checked while the table is read."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise an error if the shape (rows, features) has too many of either, or none."""
+        """Raise an error if the `shape` (rows, features) has too many rows or features, or none."""
 
     def check_bytes(self, nbytes: int) -> None:
-        """Raise an error for too many bytes of values."""
+        """Raise an error if `nbytes`, the size of the features in memory, is too large."""
 
 
 class _NoBounds:
@@ -81,7 +81,7 @@ class _NoBounds:
             raise TableError("empty-data", f"The data have {shape[0]} rows and {shape[1]} features.", remedy=remedy)
 
     def check_bytes(self, nbytes: int) -> None:
-        """Accept any size."""
+        """Do nothing: a table may take any number of bytes, `nbytes`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -276,7 +276,10 @@ class BadRows:
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Array) -> None:
-        """Count rows by their numbers, which are ascending, distinct, and larger than all numbers added before."""
+        """Add further bad rows, given by their numbers: increase `count`, and keep the first numbers in `first`.
+
+        The numbers are ascending, distinct, and larger than all numbers added before.
+        """
         self.count += len(rows)
         self.first += map(int, rows[: _MAX_LISTED - len(self.first)])
 
@@ -341,7 +344,10 @@ class _Pass:
         return {index: sorted(categories) for index, categories in categories_of_columns.items()}
 
     def read(self, out: IO[bytes] | None) -> Table:
-        """Read all rows, and return the table, or raise one `TableError` with all problems."""
+        """Read all rows, and return the table, or raise one `TableError` with all problems.
+
+        The features are written to the file `out` and memory-mapped from it, or kept in memory if `out` is None.
+        """
         bounds, layout = self._bounds, self._layout
         bounds.check((1, max(self._features, len(self._refused))))
         check_names(self._names or layout.names, self._features if self._names else layout.width)

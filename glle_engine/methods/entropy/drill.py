@@ -44,10 +44,14 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_LASSO_TOLERANCE = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in this column
+# In the lasso of a column, a coefficient may violate its optimality condition by this, relative to the penalty plus the
+# largest entry of S in the column.
+_LASSO_TOLERANCE = 1e-9
 _ROUNDS_PER_GAP = 5  # the duality gap, which costs two Cholesky factors, is computed in every fifth round only
 MAX_DRILL_POINTS = 1000
-RELATIVE_L1 = 0.1  # relative to the mean variance; in the paper 0.01 is best, with 20 neighbors and a variance of 0.1
+# Default of the L1 penalty, as a share of the mean variance of a feature. In the paper, a penalty of 0.01 is best for
+# data of variance 0.1 and 20 neighbors, which is the same share.
+RELATIVE_L1 = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,7 @@ class Regularized:
     Attributes
     ----------
     P : (n, n) float64
-        The precision. It is zero for pairs that are not neighbors, and at the entries that the penalty removes.
+        The precision matrix. It is 0 for pairs that are not neighbors, and at the entries that the penalty removes.
     K : (n, n) float64
         The matrix W of the dual problem, which is the inverse of P up to the error that `gap` bounds.
     log_det : float
@@ -88,7 +92,7 @@ def regularize(
     max_iter: int,
     on_progress: OnProgress,
 ) -> Regularized:
-    """Solve the graphical lasso: return the precision of greatest penalized likelihood, its inverse, and the gap.
+    """Solve the graphical lasso: return the precision matrix of greatest penalized likelihood, and its inverse.
 
     Parameters
     ----------
@@ -167,10 +171,12 @@ def lasso(
 def _precision(
     W: NDArray[np.float64], neighbors: list[NDArray[np.intp]], betas: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return the precision P (n, n) that follows from W (n, n) and the lasso coefficients `betas` of its columns.
+    """Return the precision matrix P (n, n), the inverse of the covariance W (n, n) that the graphical lasso estimates.
 
-    With the entries w of column i of W at the `neighbors` of point i, and the coefficients beta of this column, column
-    i of P has p_ii = 1 / (w_ii - w^T beta) on the diagonal, and -p_ii beta at the neighbors. P is then made symmetric.
+    P is computed from the lasso coefficients `betas` of the columns of W, without an inversion. With the coefficients
+    beta of column i, and the entries w of this column at the `neighbors` of point i, column i of P has the entry
+    p_ii = 1 / (w_ii - w^T beta) on the diagonal, and the entries -p_ii beta at the neighbors. P is then made symmetric.
+    It equals the inverse of W only after the lasso has converged.
     """
     P = np.zeros_like(W)
     for i, (pattern, beta) in enumerate(zip(neighbors, betas, strict=True)):
@@ -181,10 +187,11 @@ def _precision(
 
 
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
-    """Return log |W| and the duality gap of the graphical lasso with penalty rho, second moment S and precision P.
+    """Return log |W| and the duality gap of the graphical lasso with penalty rho.
 
-    W is the matrix of the dual problem. The gap is infinite if W or P is not positive definite, and log |W| is NaN if W
-    is not positive definite.
+    S is the second moment of the data, P the precision matrix, and W the matrix of the dual problem, which estimates
+    the inverse of P. The gap is infinite if W or P is not positive definite, and log |W| is NaN if W is not positive
+    definite.
     """
     upper, failed = dpotrf(W)
     if failed:  # rounding errors made the matrix indefinite

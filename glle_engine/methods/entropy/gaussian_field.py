@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
-# Smallest accepted squared distance of neighbors, relative to the mean over all edges. At this bound the precision of a
-# distance exceeds the usual one by 1e10, which leaves a Cholesky factor about six of its sixteen digits.
+# Smallest accepted squared distance of neighbors, relative to the mean over all edges. For an edge at this bound, the
+# precision matrix has an entry about 1e10 times as large as for other edges, and its Cholesky factor has only about six
+# correct digits of sixteen.
 _MIN_RELATIVE_SQUARED_DISTANCE = 1e-10
-_ARMIJO = 1e-4
-_HALVINGS = 40
+_ARMIJO = 1e-4  # a step must have this share of the decrease that the gradient predicts, the usual value
+_HALVINGS = 40  # the last step that is tried is 1e-12 of the first, near the rounding errors
 
 
 def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -40,7 +41,7 @@ def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
-    """Return the log likelihood of n points with d features in a Gaussian field of precision P.
+    """Return the log likelihood of n points with d features in a Gaussian field with the precision matrix P.
 
     `log_det` is log |P|, and `trace` is tr(S P) with the second moment S of the data (`second_moment`).
     """
@@ -74,7 +75,7 @@ def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` if two neighbors are almost equal: the likelihood could then not be computed well.
+    """Raise `DegenerateDataError` if two neighbors are almost equal: the likelihood would then be inaccurate.
 
     `squared` (m,) are the squared distances of the edges from i (m,) to j (m,).
     """

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 _CG_STEPS = 200
 _NEGLIGIBLE_GAIN = 1e-13  # a step may raise the objective by this share of it, because rounding errors are as large
 _SMALL_MULTIPLIER_SHARE = 1e-3  # multipliers below this share of the largest one may become 0 in one step
-_SHRINK = 0.1
-_MAX_SPARSE_SHARE = 0.1  # if a larger share of the entries is not 0, a dense product is faster
+_SHRINK = 0.1  # a step leaves at least this share of each larger multiplier
+_MAX_SPARSE_SHARE = 0.1  # with more edges than this share of n^2, products with a dense Laplacian are faster
 MAX_MEU_POINTS = 2000
 
 
@@ -97,9 +97,11 @@ class Unfolding:
         return csr_array((np.concatenate([-multipliers] * 2 + [multipliers] * 2), ends), shape=(n, n))
 
     def objective(self, multipliers: NDArray[np.float64]) -> tuple[float, float, NDArray[np.float64]]:
-        """Return F = tr(S P) - log |P|, log |P|, and the upper Cholesky factor of P, for these multipliers (m,).
+        """Return the objective F, log |P|, and the upper Cholesky factor of P, for the multipliers (m,) of the edges.
 
-        The precision P is the graph Laplacian plus gamma I. F is infinite unless P is positive definite.
+        P (n, n) is the precision matrix of the points, the graph Laplacian with the multipliers as edge weights, plus
+        gamma I. The objective F = tr(S P) - log |P|, with the second moment S of the data, is minus the log likelihood
+        times 2 / d, up to a constant. F is infinite unless P is positive definite.
         """
         P = self.laplacian(multipliers).toarray()
         P[np.diag_indices(len(P))] += self.gamma
@@ -110,20 +112,25 @@ class Unfolding:
         return float(np.vdot(self.S, P)) - log_det, log_det, factor
 
     def gradient(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the gradient of F (m,): observed minus expected squared distances of the edges, where K = P^-1."""
+        """Return the gradient (m,) of `objective` with respect to the multipliers of the edges.
+
+        For each edge, it is the squared distance observed in the data minus the squared distance that the model
+        expects. K (n, n) is the covariance of the points in the model, the inverse of the precision matrix.
+        """
         return self.squared_distances(self.S) - self.squared_distances(K)
 
 
 @dataclass(frozen=True, eq=False)
 class Unfolded:
-    """The multipliers of greatest likelihood, and the Gaussian field that belongs to them.
+    """The Gaussian field of greatest likelihood, with the Lagrange multipliers of the edges that determine it.
 
     Attributes
     ----------
     multipliers : (m,) float64
-        The Lagrange multiplier of each edge.
+        For each edge, the Lagrange multiplier of the condition that the expected squared distance equals the observed
+        one.
     K : (n, n) float64
-        Covariance of the points, the inverse of the precision P.
+        Covariance of the points, the inverse of the precision matrix P.
     log_det : float
         log |P|.
     trace : float
@@ -148,10 +155,10 @@ class Unfolded:
 
 
 def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgress) -> Unfolded:
-    """Return the multipliers of greatest likelihood, by projected Newton steps.
+    """Fit the Lagrange multipliers of the edges by maximum likelihood, with projected Newton steps.
 
-    The first multipliers would be the optimal ones if the graph were a tree: the expected squared distances would then
-    equal the observed squared distances.
+    The steps start from the multipliers that would be optimal if the graph were a tree: with them, the expected squared
+    distance of each edge of a tree equals the observed one.
 
     Parameters
     ----------
@@ -197,11 +204,15 @@ def _newton(
     slope: NDArray[np.float64],
     tol: float,
 ) -> NDArray[np.float64]:
-    """Return the projected Newton step (m,) for the multipliers (m,), by preconditioned conjugate gradients.
+    """Return the projected Newton step (m,) for the multipliers (m,) of the edges, by conjugate gradients.
 
-    K (n, n) is the covariance and `slope` (m,) the gradient at these multipliers. The iteration stops when the squared
-    norm of the residual has fallen by a factor of `tol`^2. If multipliers must be positive, each multiplier that a step
-    with only the diagonal of the Hessian would take to 0 or below goes to 0.
+    K (n, n) is the covariance of the points and `slope` (m,) the gradient at these multipliers. The iteration, which
+    the diagonal of the Hessian preconditions, stops when the squared norm of the residual has fallen by a factor of
+    `tol`^2.
+
+    If the multipliers must not be negative, some are left out of the Newton system. A multiplier that would become 0 or
+    negative in a step by the diagonal of the Hessian alone is moved exactly to 0. A multiplier that is 0 and has a
+    slope of 0 stays 0.
     """
     curvature = problem.squared_distances(K) ** 2
     free = (multipliers != 0) | (slope != 0)
@@ -284,7 +295,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading principal coordinates of the maximum-likelihood covariance of the points."""
+    """Embed by the leading principal coordinates of the covariance of the points, fitted by maximum likelihood."""
     n, d = X.shape
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest, graph.kept)

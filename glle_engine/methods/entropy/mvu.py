@@ -52,13 +52,15 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _NEGLIGIBLE_GAIN = 1e-12  # a step may raise the objective by this share of it, because rounding errors are as large
-# mu is lowered once the squared Newton decrement is below this. The decrement measures the relative errors of the
-# squared distances of neighbors in K, which are then at most about 3e-5 beyond the slack.
+# The barrier method lowers its parameter mu as soon as Newton's method has nearly converged for the current mu: as soon
+# as the squared Newton decrement is below this. The squared distances of neighbors in the Gram matrix K then have
+# relative errors that exceed the accepted ones (`slack`) by about 3e-5 at most, the root of this value.
 _CENTERED = 1e-9
 _MU_FACTOR = 0.2  # mu is multiplied by this factor in each round
 _HESSIAN_JITTER = 1e-13  # added to the unit diagonal of the scaled Hessian, so that rounding cannot make it indefinite
 MAX_MVU_POINTS = 400
-# Largest n k. The graph then has about 2,500 edges, and the dense Hessian has a row and a column for each edge.
+# Largest number of points times neighbors. The graph then has about 2,500 edges, and the dense Hessian has a row and a
+# column for each edge.
 MAX_LINKS = 4000
 
 
@@ -83,9 +85,10 @@ class Program:
     squared: NDArray[np.float64]
 
     def matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return P(w) = sum_e w_e b_e b_e^T - (I - 2 1 1^T / n), (n, n), for multipliers w (m,).
+        """Return the matrix P(w) (n, n) that must be positive semidefinite, for the multipliers w (m,) of the edges.
 
-        For the edge e from i to j, b_e (n,) is 1 at i, -1 at j and 0 elsewhere.
+        P(w) = sum_e w_e b_e b_e^T - (I - 2 1 1^T / n). For the edge e from i to j, b_e (n,) is 1 at i, -1 at j and 0
+        elsewhere.
         """
         n, i, j = self.n, self.i, self.j
         P = np.full((n, n), 2.0 / n)
@@ -101,8 +104,9 @@ class Program:
     def value(self, w: NDArray[np.float64], mu: float, eps: float) -> tuple[float, NDArray[np.float64]]:
         """Return the objective of the barrier method at the multipliers w (m,), and the upper Cholesky factor of P(w).
 
-        `mu` is the weight of the barrier and `eps` the weight of the penalty of large multipliers. The objective is
-        infinite unless P(w) is positive definite.
+        w has a multiplier for each edge, and P(w) (n, n) is the result of `matrix`. The objective is the objective of
+        the dual divided by `mu`, plus the barrier -log |P(w)|; it is infinite unless P(w) is positive definite. `eps`
+        weighs a penalty of large multipliers in the dual.
         """
         factor, failed = dpotrf(self.matrix(w))
         if failed:
@@ -114,13 +118,16 @@ class Program:
     def newton(
         self, w: NDArray[np.float64], factor: NDArray[np.float64], mu: float, eps: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the Newton step (m,) for the multipliers w (m,), the gradient (m,) there, and P(w)^-1 (n, n).
+        """Return the Newton step (m,) for the multipliers w (m,), the gradient (m,), and the inverse of P(w) (n, n).
 
-        `factor` (n, n) is the upper Cholesky factor of P(w), which `value` returns; `mu` and `eps` are as for `value`.
+        The gradient is that of the objective of `value` at w, with the same `mu` and `eps`. P(w) is the result of
+        `matrix`, and `factor` (n, n) is its upper Cholesky factor, the second result of `value`.
         """
         inverse = inverse_of(factor)
         rows = inverse[self.i] - inverse[self.j]
-        hessian = rows[:, self.i] - rows[:, self.j]  # b_e^T P^-1 b_f
+        # Entry (e, f) is b_e^T P^-1 b_f, where b_e is 1 and -1 at the two ends of edge e. The Hessian of the barrier
+        # has the squares of these entries.
+        hessian = rows[:, self.i] - rows[:, self.j]
         gradient = self.squared * (1 + eps * self.squared * w) / mu - np.diagonal(hessian)
         hessian *= hessian
         diagonal = np.diag_indices(len(w))
@@ -133,7 +140,10 @@ class Program:
         return step, gradient, inverse
 
     def start(self) -> NDArray[np.float64]:
-        """Return multipliers (m,) at which the barrier method can start: P(w) is positive definite."""
+        """Return multipliers w (m,) of the edges with which the barrier method can start.
+
+        With them, the matrix P(w) that `matrix` returns is positive definite.
+        """
         w = 1 / self.squared
         laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
         return np.asarray(2 * w / float(eigenpairs_between(laplacian, 1, 1)[0][0]))

@@ -27,11 +27,11 @@ from glle_engine.base.texts import Way
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# The iteration stops when a step changes no loading by more, where the mean variance of a feature is 1, and the noise
-# variance by no larger share.
+# The iteration stops when a step changes each loading by less than this, and the noise variance by a smaller share than
+# this. The data are scaled so that the mean variance of a feature is 1.
 _TOLERANCE = 1e-9
 _STEPS = 10_000
-_MIN_NOISE = 1e-9  # smallest noise variance, where the mean variance of a feature is 1
+_MIN_NOISE = 1e-9  # smallest noise variance, for data that are scaled so that the mean variance of a feature is 1
 
 
 @dataclass(frozen=True, eq=False)

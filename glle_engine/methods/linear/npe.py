@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 # Share of the variance that the principal axes keep if there are at least as many features as points. He, Cai, Yan and
 # Zhang 2005 keep 0.98.
 KEPT_VARIANCE_SHARE = 0.99
-MAX_MAP_ERROR = 1e-8  # a note reports larger errors of the map, relative to the largest coordinate
+# A note warns if the linear map places a training point farther than this from its position in the embedding, relative
+# to the largest coordinate of the embedding.
+MAX_MAP_ERROR = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,9 +58,11 @@ MIN_EIGENVALUE_RATIO = 1e-4
 MAX_ROUNDING_SHARE = 1e-20
 # An eigenvalue that exceeds the noise variance by at most this share of the noise variance counts as equal to it.
 MAX_RELATIVE_EXCESS = 1e-9
-# PPCA by em stops when a step gains less than EM_GAIN nats per point, or after EM_STEPS steps.
+# Expectation maximization of probabilistic PCA stops when a step raises the log likelihood by less than EM_GAIN nats
+# per point, or after EM_STEPS steps.
 EM_GAIN, EM_STEPS = 1e-13, 100_000
-# Bayesian PCA stops when a step changes loadings and noise by less, in units in which the mean variance is 1.
+# Bayesian PCA stops when a step changes the length of every column of loadings and the noise variance by less than
+# this, for data that are scaled so that the mean variance of a feature is 1.
 EM_TOLERANCE = 1e-12
 MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
@@ -441,10 +443,11 @@ def maximize(
     *,
     isotropic: bool = False,
 ) -> tuple[Model, list[float], bool]:
-    """Repeat `step` from the parameters `start`, until a step gains less than `tol` or `max_iter` steps are made.
+    """Maximize the likelihood of probabilistic PCA or factor analysis by expectation maximization, from `start`.
 
-    The gain is that of the log likelihood per point, in nats. Returns the last model, the log likelihood per point of
-    every model from `start` on, and whether the last gain was below `tol`.
+    `step` is repeated until it raises the log likelihood per point by less than `tol`, in nats, or `max_iter` steps are
+    made. `root` (r, d), a square root of the covariance of the data, and `isotropic` are as for `step`. Returns the
+    last model, the log likelihood per point of every model from `start` on, and whether the last gain was below `tol`.
     """
     model, likelihoods = start, [-np.inf]
     for i in range(max_iter):

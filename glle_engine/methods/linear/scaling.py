@@ -311,8 +311,8 @@ class KernelMap(Map):
         """Return points (m, d) for positions `places` (m, p), by kernel ridge regression (Bakir et al. 2004).
 
         The training points are regressed on their positions in the embedding, with the kernel of the method. `ridge` is
-        relative to the mean diagonal entry of the kernel matrix of these positions. Raises `InvalidParameterError` for
-        a precomputed kernel.
+        the ridge of this regression, relative to the mean diagonal entry of the kernel matrix of the training points'
+        positions. Raises `InvalidParameterError` for a precomputed kernel.
         """
         if self.spec.precomputed:
             raise InvalidParameterError(

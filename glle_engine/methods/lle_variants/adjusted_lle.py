@@ -72,10 +72,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_TRIED = 7
+_TRIED = 7  # a range with more values of k than this is tried at this many values only
 _BLOCK_ENTRIES = 1 << 20
-_SETTLED = 1e-3
-_ADDED = 1024
+_SETTLED = 1e-3  # robust PCA of a neighborhood ends if an iteration changes no weight, from 0 to 1, by more than this
+_ADDED = 1024  # points are placed in blocks of this many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +251,7 @@ def reliability(
 
 
 def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple[NDArray[np.float64], int]:
-    """Return Huber's weights (m, k) of the points (m, k, d) of m neighborhoods, and how many of these did not converge.
+    """Return Huber's weights (m, k) of points (m, k, d) in m neighborhoods, and how many of the m did not converge.
 
     The weight of a point is 1 up to half the mean distance of the points from the neighborhood's plane of p dimensions,
     and then falls with the inverse of the point's distance.
@@ -328,9 +328,10 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
 
 
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
-    """Yield a note if there are outliers, and a note if the planes of many neighborhoods did not converge.
+    """Yield a note if `outliers` > 0, and a note if `unsettled` > n / 10.
 
-    `outliers` counts these points, and `unsettled` these neighborhoods; many are more than a tenth of n.
+    `outliers` is the number of outliers among n points, and `unsettled` the number of neighborhoods whose plane did not
+    converge.
     """
     if outliers:
         yield Note(
@@ -359,11 +360,14 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
     seed: int = integer(0, "The seed of a random order.", minimum=0)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors with which n points can be embedded: the number of initial points less one."""
+        """Return the largest n_neighbors with which n points can be embedded.
+
+        It is one less than the number of initial points, the points that LLE embeds before the others are added.
+        """
         return initial_points(n, self) - 1
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` if there are too few initial points for LLE."""
+        """Raise a `GlleError` if the initial points, which LLE embeds before the others are added, are too few."""
         super().require_possible(n, d)
         min_points = max(self.n_neighbors + 1, self.n_components + 2)
         if initial_points(n, self) < min_points:
@@ -388,7 +392,7 @@ def initial_points(n: int, spec: IncrementalLleSpec) -> int:
     growth="as LLE of the initial points, and n for the others; n^2 d for many features",
 )
 def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed the initial points by LLE, and place the other points by their weights on the initial points."""
+    """Embed a share of the points, the initial points, by LLE, and place each other point by its weights on these."""
     n, k = len(X), spec.n_neighbors
     count = initial_points(n, spec)
     arrival = np.random.default_rng(spec.seed).permutation(n) if spec.order == "random" else np.arange(n)

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK_ENTRIES = 1 << 22
-_MIN_FOOT_DISTANCE = 1e-9  # between a point and its virtual point, in distances between the two neighbors
+# A virtual point that is closer than this to its point is left out, because the two would be almost equal. The unit is
+# the distance between the two neighbors on whose segment the virtual point lies.
+_MIN_FOOT_DISTANCE = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +80,23 @@ def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArr
     growth="n^3",
 )
 def relative_lle(X: NDArray[np.float64], spec: RelativeLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by neighbors that `relative_points` chooses."""
+    """Embed by LLE with the neighbors that are nearest after each point is replaced by its distances to all points."""
     graph, bridges = spec.graph(relative_points(X, spec.gamma), on_progress)
     return note_bridges(lle_of(X, graph.nearest, spec, on_progress), bridges)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedLleSpec(GraphSpec, LleSpec):
-    """Parameters of LLE of smoothed points, of which the planes have `n_components` dimensions."""
+    """Parameters of LLE after smoothing, which projects each point onto a plane of `n_components` dimensions."""
 
 
 def smoothed(
     X: NDArray[np.float64], n_neighbors: int, n_components: int, on_progress: OnProgress = silent
 ) -> NDArray[np.float64]:
-    """Return X (n, d) with each point projected onto the p-dimensional plane that fits it and its k nearest best."""
+    """Return X (n, d) with each point projected onto the plane that best fits the point and its nearest neighbors.
+
+    `n_neighbors` is the number of neighbors of a point, and `n_components` the dimension of the planes.
+    """
     nearest, _ = kneighbors(X, n_neighbors, on_progress)
     members = np.concatenate([np.arange(len(X), dtype=np.int32)[:, None], nearest], axis=1)
     moved = np.empty_like(X)
@@ -112,7 +117,7 @@ def smoothed(
     growth="as LLE, and k^2 d for each point",
 )
 def smoothed_lle(X: NDArray[np.float64], spec: SmoothedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed the smoothed points by LLE."""
+    """Smooth the points by projecting each onto the plane that best fits its neighborhood, and embed them by LLE."""
     points = smoothed(X, spec.n_neighbors, spec.n_components, on_progress)
     graph, bridges = spec.graph(points, on_progress)
     return note_bridges(lle_of(points, graph.nearest, spec, on_progress), bridges)
@@ -124,10 +129,11 @@ class VirtualLleSpec(GraphSpec, LleSpec):
 
 
 def virtual_points(X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-    """Return the virtual points (m, d) of the points X (n, d), in the order of the points, which have one each or none.
+    """Return at most one virtual point for each point of X (n, d), in the order of the points: an array (m, d).
 
-    A virtual point lies on the segment between two of the point's `n_neighbors` nearest neighbors. A segment through
-    the point itself gives no virtual point, because the two would be equal.
+    The virtual point of a point lies on the segment between two of the point's `n_neighbors` nearest neighbors, at the
+    foot of the perpendicular from the point. A segment through the point itself gives no virtual point, because the two
+    would be equal.
     """
     nearest, _ = kneighbors(X, n_neighbors, on_progress)
     first, second = np.triu_indices(n_neighbors, 1)
@@ -149,12 +155,12 @@ def virtual_points(X: NDArray[np.float64], n_neighbors: int, on_progress: OnProg
 @Method(
     spec=VirtualLleSpec,
     title="LLE with virtual points",
-    about="LLE of the points and of virtual points between their neighbors, of which the map shows the given points.",
+    about="LLE of the points and of virtual points between their neighbors; the map shows the given points only.",
     source="after Zhan and Zhou 2006, PAKDD (neighbor line-based LLE)",
     growth="as LLE of up to twice as many points, and k^2 d for each point",
 )
 def virtual_lle(X: NDArray[np.float64], spec: VirtualLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed the points with their virtual points by LLE, and return the coordinates of the points of X.
+    """Embed X and additional virtual points between neighbors by LLE; return the coordinates of the points of X only.
 
     The columns have mean square 1 over all embedded points, the virtual ones included.
     """

@@ -13,9 +13,10 @@ preserves angles, with distances in place of angles.
 LLE's error :math:`\sum_i |x_i - \sum_j w_{ij} x_j|^2` given the landmarks. S maximizes the variance :math:`tr(K)`
 under :math:`a_e^T S a_e \le d_e^2` (Weinberger, Packer and Saul 2005).
 
-Least squares do not unfold: the data themselves keep all distances, and the more the basis spans of their coordinates,
-the more the map folds as they do. The median disparity of five Swiss rolls of 1,000 points is .0003 (landmark MVU
-.0051, Isomap .0008, LLE .40), but of S-curves of 500 points with noise of .05 it is .27 (.0045, .0055, .47).
+Distance-preserving LLE does not have to unfold the data: the folded data themselves keep all distances. The better the
+basis can represent the coordinates of the data, the more the map is folded like them. The median Procrustes disparity
+to the true coordinates, where 0 is best, is .0003 for five Swiss rolls of 1,000 points (landmark MVU .0051, Isomap
+.0008, LLE .40), but .27 for S-curves of 500 points with noise of .05 (landmark MVU .0045, Isomap .0055, LLE .47).
 
 Both are convex programs in the q (q + 1) / 2 entries s of S: minimize :math:`s^T H s / 2 - g^T s` subject to
 :math:`C s \le b` and :math:`S \succeq 0`. Newton's method minimizes
@@ -56,7 +57,7 @@ _MU_FACTOR = 0.1  # mu is multiplied by this factor when it is lowered
 
 @dataclass(frozen=True, kw_only=True)
 class MetricSpec(GraphSpec, LleSpec):
-    """Parameters of LLE with the distances of the data."""
+    """Parameters that distance-preserving LLE and landmark MVU share; both fit a map to the distances of neighbors."""
 
     tol: float = number(1e-6, "Largest duality gap, relative to the size of the objective.", above=0, below=1)
     max_iter: int = integer(1000, "Largest number of Newton steps.", minimum=1)
@@ -103,7 +104,8 @@ class LandmarkMvuSpec(MetricSpec):
 class Program(NamedTuple):
     """A convex program: minimize s^T H s / 2 - g^T s subject to C s <= b and S positive semidefinite.
 
-    s is the upper triangle of the symmetric matrix S (q, q), row by row.
+    s (r,) is the upper triangle of the symmetric matrix S (q, q), row by row, so that r = q (q + 1) / 2. H is (r, r),
+    g (r,), and C (m, r) and b (m,) have a row for each of m constraints.
     """
 
     H: NDArray[np.float64]
@@ -112,9 +114,10 @@ class Program(NamedTuple):
     b: NDArray[np.float64]
 
     def value(self, s: NDArray[np.float64], mu: float) -> tuple[float]:
-        """Return the objective of the barrier method, infinite unless s is strictly within all constraints.
+        """Return the objective of the barrier method at s, as a tuple of one entry for `backtrack`.
 
-        `mu` is the weight of the barrier. The objective is in a tuple of one entry, as `backtrack` needs it.
+        It is the objective of the program divided by `mu`, plus the barrier, and infinite unless s is strictly within
+        all constraints.
         """
         left = self.b - self.C @ s
         try:
@@ -127,7 +130,7 @@ class Program(NamedTuple):
         return (float((s @ self.H @ s / 2 - self.g @ s) / mu - barrier),)
 
     def newton(self, s: NDArray[np.float64], mu: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the Newton step for s, and the gradient of `value`; `mu` is the weight of the barrier."""
+        """Return the Newton step (r,) for s (r,), and the gradient (r,) of `value` at s, with the same `mu`."""
         inverse = np.linalg.inv(symmetric(s))
         r, c = np.triu_indices(len(inverse))
         count = np.where(r == c, 1.0, 2.0)  # an entry off the diagonal is in S twice
@@ -146,9 +149,10 @@ class Solution(NamedTuple):
     Attributes
     ----------
     S : (q, q) float64
-        Positive semidefinite.
+        The symmetric matrix that solves the program, positive semidefinite.
     gap : float
-        Bound on how far the objective is above its minimum, relative to g^T s.
+        Bound on how far the objective of the program is above its minimum, relative to its linear term g^T s, where s
+        is the upper triangle of S.
     iterations : int
         Newton steps.
     converged : bool
@@ -178,13 +182,14 @@ def squared_lengths(A: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def solve(program: Program, s: NDArray[np.float64], tol: float, max_iter: int, on_progress: OnProgress) -> Solution:
-    """Solve the program by the barrier method.
+    """Solve a convex program by the barrier method, and return its `Solution`.
 
     Parameters
     ----------
     program : Program
     s : (q (q + 1) / 2,) float64
-        A start strictly within all constraints, with g^T s above 0.
+        The start: the upper triangle of a matrix S, row by row, strictly within all constraints of the program, and
+        with a linear term g^T s (`Program`) above 0.
     tol : float
         Largest accepted `Solution.gap`.
     max_iter : int
@@ -220,10 +225,10 @@ def _embed(
     *,
     unfolded: bool,
 ) -> Embedding:
-    """Embed by a Gram matrix U S U^T whose factor S is chosen by the distances of neighbors.
+    """Embed by a Gram matrix U S U^T, where U (n, q) is an orthonormal basis and S is fitted to neighbors' distances.
 
-    U (n, q) is an orthonormal basis. With `unfolded`, the Gram matrix has the greatest variance that lengthens no edge
-    of the graph, or else the least error of the squared distances.
+    With `unfolded`, S maximizes the variance of the embedding while no edge of the graph becomes longer than in the
+    data. Without it, S minimizes the squared errors of the squared distances of neighbors.
     """
     i, j = undirected_edges(graph.nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))
@@ -271,7 +276,7 @@ def _embed(
     growth="n k q^4 and q^6 a step, of q eigenvectors; and as LLE",
 )
 def distance_lle(X: NDArray[np.float64], spec: DistanceLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the combination of LLE's bottom eigenvectors that keeps the squared distances of neighbors best."""
+    """Embed by the linear combinations of LLE's bottom eigenvectors that keep squared distances of neighbors best."""
     graph, bridges = spec.graph(X, on_progress)
     basis = lle_of(X, graph.nearest, replace(spec, n_components=spec.size(len(X))), on_progress)
     U = np.asarray(basis.Y) / np.sqrt(len(X))
@@ -281,11 +286,12 @@ def distance_lle(X: NDArray[np.float64], spec: DistanceLleSpec, on_progress: OnP
 def landmark_basis(
     X: NDArray[np.float64], graph: NeighborGraph, m: int, reg: float, on_progress: OnProgress
 ) -> NDArray[np.float64]:
-    """Return an orthonormal basis (n, q) of the centered functions on the points that landmarks determine.
+    """Return an orthonormal basis (n, q) of functions on the points that their values at the landmarks determine.
 
     The values of such a function at the landmarks are arbitrary, and its values at all other points minimize LLE's
     error. The landmarks are `m` points of X (n, d) far from each other, and one point of each closed class (a set of
-    points that no edge leaves) that contains none of these. q is the number of landmarks less one.
+    points that no edge leaves) that contains none of these. The functions are centered, so that q is the number of
+    landmarks less one.
     """
     n = len(X)
     neighbors = np.sort(graph.nearest, axis=1)
@@ -313,7 +319,10 @@ def landmark_basis(
     joins_equal=True,
 )
 def landmark_mvu(X: NDArray[np.float64], spec: LandmarkMvuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the Gram matrix of greatest variance among those that landmarks determine and that lengthen no edge."""
+    """Embed with the greatest variance at which no edge of the graph is longer than in the data.
+
+    The positions of all points follow from the positions of a few landmarks, by LLE's weights.
+    """
     graph, bridges = spec.graph(X, on_progress)
     U = landmark_basis(X, graph, spec.size(len(X)), spec.reg, on_progress)
     return note_bridges(_embed(X, graph, U, spec, on_progress, unfolded=True), bridges)

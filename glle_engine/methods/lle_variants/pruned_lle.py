@@ -17,10 +17,14 @@ that are not doubtful is longer than
 .. math:: \frac{(1 - \lambda)\, \pi^2}{2 \sqrt{24 \lambda}}\, \epsilon_{ij},
 
 where :math:`\epsilon_{ij}` is the larger of the distances of i and j to their k-th neighbors. Inside a sheet every edge
-has a short detour, and nothing is cut. An edge without any detour is kept, so that the graph stays connected. An edge
-that is kept may then be part of a detour for other edges, until no more edges are kept. Short circuits do not keep each
-other as long as all of them are doubtful. LLE uses the remaining neighbors of each point; a point that would have none
-keeps the nearest one. If nothing is cut, the result is LLE.
+has a short detour, and nothing is cut. An edge without any detour is kept, so that the graph stays connected.
+
+The doubtful edges are decided in rounds. The edges that a round keeps are no longer doubtful, so that detours of the
+next round can use them. If a round keeps no edge, the edges that are still doubtful are cut. Short circuits beside
+each other therefore do not keep each other if all of them are doubtful: none can be part of a detour for another.
+
+LLE uses the remaining neighbors of each point; a point that would have none keeps the nearest one. If nothing is cut,
+the result is LLE.
 
 The paper's delta of .8 and lambda of .01 suit about 20 neighbors and thousands of points; .9 and .03 find more short
 circuits with 8 to 16 neighbors and hundreds of points. If two turns touch along many parallel edges, the ends of these
@@ -102,7 +106,7 @@ def short_circuits(
     ratio = (1 - spec.detour_lambda) * np.pi**2 / (2 * np.sqrt(24 * spec.detour_lambda))
     allowed = ratio * distances[pairs, -1].max(axis=1)
     cut = doubtful
-    while cut.any():  # an edge that is kept may be part of a detour for other edges
+    while cut.any():  # an edge that one round keeps may be part of detours in the next round
         saved = cut & ~_find_detours(pairs, length, cut, allowed, on_progress)
         cut = cut & ~saved
         if not saved.any():

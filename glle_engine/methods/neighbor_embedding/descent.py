@@ -163,7 +163,10 @@ class GaussianSums(NamedTuple):
     least: float
 
     def spread(self, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sum_j k_ij (y_i - y_j) for each point i of Y (n, p): the direction in which repulsion moves it."""
+        """Return sum_j k_ij (y_i - y_j) for each point i of Y (n, p), the direction in which repulsion moves the point.
+
+        k_ij is the repulsion of the points i and j, a weighted Gaussian function of their distance (`GaussianSums`).
+        """
         return np.asarray(self.degrees[:, None] * Y - self.products)
 
 

@@ -91,8 +91,8 @@ def library_options(
     """Check the `options` of a specification, and return them as keyword arguments of a library's class `maker`.
 
     `taken` are arguments of `maker` that cannot be given as options, because the method sets them or they would have no
-    effect. If the method's parameter that sets such an argument has another name, `parameters` maps the argument's name
-    to the parameter's name, for the remedy.
+    effect. If the method has a parameter for such an argument, the error tells the user to give it instead;
+    `parameters` maps the argument's name to the parameter's name where the two differ.
 
     Raises
     ------

@@ -111,7 +111,10 @@ class PacmapSpec(DistanceSpec):
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` if n points are too few for the pairs of a point, or if n_components is too large."""
+        """Raise a `GlleError` if n points are too few to pair each point with others, or n_components is too large.
+
+        Each point needs different partners for its near, mid-near and further pairs (`least_points`).
+        """
         if n < self.least_points:
             smaller_spec = replace(self, n_neighbors=self.most_neighbors(n))
             fewer = (

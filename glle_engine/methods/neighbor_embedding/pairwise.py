@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _MIN_TOTAL = 1e-200  # below this sum, the terms of distant pairs would underflow: the smallest number is about 1e-308
-_HOMOTOPY_SPAN = 100.0  # ratio of the last lambda to the first
+# The homotopy is a series of descents in which the weight lambda of the repulsion grows; from the first descent to the
+# last, it grows by this factor.
+_HOMOTOPY_SPAN = 100.0
 
 
 def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:

@@ -209,8 +209,8 @@ class _Neighbors:
     """The k nearest points of each point (n, k), the point itself first, and their distances divided by `unit`.
 
     `unit` is the mean distance between a point and its neighbors. The division does not change the embedding, but
-    umap-learn computes in single precision, whose range is limited. `is_further` says that the metric is one of
-    scikit-learn's.
+    umap-learn computes in single precision, whose range is limited. `is_further` says that the metric is one that only
+    scikit-learn has.
     """
 
     indices: NDArray[np.int32]
@@ -236,7 +236,9 @@ class _Neighbors:
             return X.known / self.unit
         if isinstance(X, SparsePoints):
             return csr_matrix(X.rows / self.unit)
-        if self.is_further:  # all of these metrics depend on the origin, but most do not depend on the unit
+        # Of the metrics that only scikit-learn has, most depend on the origin, such as canberra, and haversine takes
+        # radians. Points are therefore not centered, and divided only if they would exceed single precision.
+        if self.is_further:
             return X / max(1.0, power_of_two(float(np.abs(X).max())) / _MAX_SINGLE_PRECISION)
         return (X - X.mean(axis=0)) / self.unit
 
@@ -306,7 +308,10 @@ class UmapMap(NeighborMap):
         return _Neighbors.among(self.points, self.spec)
 
     def _fitted(self, data: Any, metric: str) -> Any:
-        """Return an estimator `umap.UMAP`, fitted to `data` without a descent, with the embedding of this map."""
+        """Return an estimator `umap.UMAP` fitted to `data`, with the embedding of this map in place of its own.
+
+        The fit skips the descent, which would only compute another embedding.
+        """
         Y = self.embedding.Y.astype(np.float32)
         with _caught():
             model = _model(self._neighbors, self.spec, metric=metric, n_epochs=0, init=Y).fit(data)
@@ -315,7 +320,7 @@ class UmapMap(NeighborMap):
 
     @cached_property
     def _placing(self) -> Any:
-        """An estimator `umap.UMAP` whose transform takes the distances of new points to their nearest points."""
+        """A fitted `umap.UMAP` that places new points, given their distances to their nearest training points."""
         n = len(self.data)
         return self._fitted(csr_matrix((n, n), dtype=np.float32), "precomputed")
 

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-DENSE_MOST = 2_000
-_TRUNCATED = 32
+DENSE_MOST = 2_000  # by default, the kernel has all pairs up to this many points, and on request up to twice as many
+_TRUNCATED = 32  # default number of neighbors in the kernel of more points
 _BANDWIDTH_NEIGHBORS = 10
-_PAIRS = 30
+_PAIRS = 30  # at least this many eigenpairs are computed, to count those that matter (`delta`)
 _MAX_STEPS = 1_000_000
-_SMALLEST = 1e-150
+_SMALLEST = 1e-150  # smallest power of an eigenvalue that is used; squares of smaller coordinates could underflow to 0
 _MAX_GROUPS = 100
 
 
@@ -282,7 +282,10 @@ def lump(P: NDArray[np.float64] | csr_array, groups: NDArray[np.integer[Any]]) -
 
 
 def _require_few(labels: NDArray[np.int64]) -> None:
-    """Raise `InvalidParameterError` if the labels have more than 100 groups: the chain would be too large to report."""
+    """Raise `InvalidParameterError` if the labels have more than 100 groups.
+
+    The result reports the transition probability between any two groups, which would be too many numbers.
+    """
     if (count := len(np.unique(labels))) > _MAX_GROUPS:
         raise InvalidParameterError(
             f"{Way('lump', value=True)} takes at most {_MAX_GROUPS} groups; the labels have {count:,}.",

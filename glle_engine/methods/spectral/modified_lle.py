@@ -16,10 +16,11 @@ are
 
 P_i is the identity minus the projection on the k - s_i leading singular vectors, so that only these are computed.
 
-A graph in parts gets more neighbors, because an edge between two parts would not join them here. A far neighbor has the
-leading singular vector, which no weight vector contains, to itself, so the far part could have almost any position.
-With the smallest number of neighbors that connects the graph, points may still have only one far neighbor; a note says
-that the positions of the parts mean little.
+If the kNN graph has several parts, the number of neighbors is raised until the graph is connected, because one edge
+between two parts would not join them here. A single far neighbor alone determines the leading singular vector of its
+neighborhood. The weight vectors are made of the other singular vectors, so the far neighbor has almost no weight, and
+the far part could have almost any position. With the smallest number of neighbors that connects the graph, points may
+still have only one far neighbor; a note says that the positions of the parts mean little.
 """
 
 from __future__ import annotations
