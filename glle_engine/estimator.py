@@ -118,7 +118,8 @@ class GLLE(_Embedder):
     calibration_ : glle_engine.reliability.calibration.Calibration
         Scale at which draws vary as embeddings of random halves of the data do, computed on first use.
     n_iter_ : int
-        Number of iterations of the published em; 1 for the other posteriors, which have a closed form.
+        Number of iterations of the EM algorithm, for variant="published" with method="em"; 1 for all other fits, which
+        are computed in closed form.
     seed_ : int
         Seed of the draws of `sample`.
     n_features_in_ : int
@@ -322,10 +323,10 @@ def _seed(random_state: int | np.random.RandomState | None) -> int:
 class Embedding(_Embedder):
     """Embedding by any method of the registry.
 
-    Parameters that you leave out have the method's defaults; the default numbers of neighbors and components and the
-    perplexity are reduced for few points or features. A graph that falls into parts is treated as in `glle.embed`, with
-    a UserWarning: the parts are bridged, or connected by more neighbors for "ltsa", "hessian-lle" and "modified-lle",
-    which a single edge between two parts does not help.
+    Parameters that you leave out have the method's defaults. If the data have too few points or features for the
+    default numbers of neighbors or components or the default perplexity, these defaults are lowered. A graph that falls
+    into parts is treated as in `glle.embed`, with a UserWarning: the parts are bridged. For "ltsa", "hessian-lle" and
+    "modified-lle", which a single edge between two parts does not help, the parts are connected by more neighbors.
 
     Parameters
     ----------
@@ -414,7 +415,10 @@ class Embedding(_Embedder):
         return self.result_.inverse_transform(places).astype(places.dtype)
 
     def _has_default_neighbors(self, spec: Any) -> bool:
-        """Return whether the method's graph has a default number of neighbors, which few points may reduce."""
+        """Return whether `n_neighbors` was left at the method's default, which `_spec` lowers for few points.
+
+        Returns False if the graph does not come from a number of neighbors, but from a radius or precomputed weights.
+        """
         is_default = "n_neighbors" not in self._given and hasattr(spec, "n_neighbors")
         return is_default and getattr(spec, "radius", None) is None and spec.precomputed != "weights"
 

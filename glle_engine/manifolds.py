@@ -73,7 +73,10 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
 
 
 def _s_curve(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sample an S of radius 1 and width 2; the arc is the angle t in [-3 pi/2, 3 pi/2]."""
+    """Sample a sheet of width 2 whose profile is an S of two arcs of radius 1; return its points and coordinates.
+
+    The coordinates are the arc length, which is the angle t in [-3 pi/2, 3 pi/2], and the height.
+    """
     t = 3 * np.pi * (rng.random(n) - 0.5)
     height = 2 * rng.random(n)
     X = np.stack([np.sin(t), height, np.sign(t) * (np.cos(t) - 1)], axis=1)
@@ -85,19 +88,22 @@ def _roll(t: NDArray[np.float64], height: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _arc(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the length of the spiral r = t from its center, the integral of (1 + t^2)^(1/2)."""
+    """Return the length of the spiral r = t from its center to the angle t: the integral of (1 + t^2)^(1/2)."""
     return (t * np.hypot(1, t) + np.arcsinh(t)) / 2
 
 
 def _swiss_roll(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sample the spiral r = t, t in [3 pi/2, 9 pi/2], of width 21; its coordinates are isometric to the sheet."""
+    """Sample a Swiss roll: a sheet of width 21, rolled up along the spiral r = t for the angle t in [3 pi/2, 9 pi/2].
+
+    Returns the points, and their coordinates on the unrolled sheet: arc length and height.
+    """
     t = 1.5 * np.pi * (1 + 2 * rng.random(n))
     height = 21 * rng.random(n)
     return _roll(t, height), np.stack([_arc(t), height], axis=1)
 
 
 def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sample the Swiss roll without the middle ninth of its rectangle (angle t, height)."""
+    """Sample the Swiss roll with a hole: without the middle ninth of the rectangle of angle t and height."""
     unit = np.empty((0, 2))
     while len(unit) < n:
         block = rng.random((n, 2))
@@ -108,7 +114,10 @@ def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float
 
 
 def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sample the unit sphere without its polar caps of 22.5 degrees and a slit of .55 rad, uniform in the angles."""
+    """Sample the unit sphere without its polar caps of 22.5 degrees and a slit of .55 rad, uniformly in the angles.
+
+    Returns the points, and as their coordinates the two angles: around the axis, and from the pole.
+    """
     angle = (2 * np.pi - 0.55) * rng.random(n)
     polar = np.pi * (1 / 8 + 3 / 4 * rng.random(n))
     X = np.stack([np.sin(polar) * np.cos(angle), np.sin(polar) * np.sin(angle), np.cos(polar)], axis=1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EXACT = 2**53
-"""The largest integer up to which float64 is exact."""
+"""Up to this size, float64 represents every integer exactly; beyond it, some integers are rounded."""
 
 
 class PointArray:
@@ -61,15 +61,17 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
     InexactIntegerError
         For integers beyond 2^53, which float64 cannot hold exactly.
     InvalidShapeError
-        For rows of different lengths, and for objects that have items but are neither sequence nor array, such as an
-        AnnData: numpy would take them for sequences and read them item by item, which may take forever.
+        For rows of different lengths, and for objects that have items but are neither sequence, array nor buffer, such
+        as an AnnData: numpy would take them for sequences and read them item by item, which may take forever.
 
     """
     require_unmasked(X, name)
     require_open(X, name)
     try:
-        if not (isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__")):
-            memoryview(X)  # raises TypeError if X is not a buffer
+        if hasattr(X, "__getitem__") and not isinstance(X, Sequence) and not hasattr(X, "__array__"):
+            # Of objects that have items but are neither sequence nor array, only buffers are accepted, such as a
+            # ctypes array: numpy would read the others item by item.
+            memoryview(X)  # raises TypeError unless X is a buffer
         raw = np.asarray(X)
     except ValueError as error:
         raise InvalidShapeError(
@@ -89,7 +91,10 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
 
 
 def require_open(values: Any, name: str) -> None:
-    """Raise `InvalidShapeError`, which calls the values `name`, if they are an h5py data set whose file is closed."""
+    """Raise `InvalidShapeError` if the values are an h5py data set whose file is closed.
+
+    `name` is what the error calls the values, such as "the data".
+    """
     if type(values).__module__.startswith("h5py") and not values:
         raise InvalidShapeError(
             f"{name[0].upper()}{name[1:]} are in an HDF5 file that is closed.",
@@ -157,10 +162,10 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
 
 
 def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | None, NDArray[Any]]]:
-    """Yield (column, values) for each column of a frame that has integers beyond 2^53.
+    """Yield (column, values) for each column of a frame that has integers beyond 2^53, which float64 may round.
 
-    For an array, a sparse matrix or a list, yield at most one pair, whose `column` is None. Entries of object arrays
-    that are not integers are replaced by 0.
+    For an array, a sparse matrix or a list, yield at most one pair, whose `column` is None. `raw` is `values` as an
+    array, if the caller has converted them already. Entries of object arrays that are not integers are replaced by 0.
     """
     parts: list[tuple[int | None, NDArray[Any]]] = []
     if hasattr(values, "tocsr"):

@@ -30,8 +30,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Kind = Literal["integer", "number", "boolean", "word", "object"]
 
-# For each kind of bound: its field of `Parameter`, the words of errors, its keyword in JSON Schema, and the comparison
-# that a value has to pass.
+# For each kind of bound: its field of `Parameter`, its phrase in error messages, its keyword in JSON Schema, and the
+# comparison of a value with the bound that must be true.
 _BOUNDS: tuple[tuple[str, str, str, Callable[[float, float], bool]], ...] = (
     ("minimum", "of at least", "minimum", operator.ge),
     ("above", "above", "exclusiveMinimum", operator.gt),
@@ -62,11 +62,12 @@ class Parameter:
     Attributes
     ----------
     kind
-        Type of the values; "word" if only `words` are allowed.
+        Type of the values; "word" if the value must be one of `words`.
     doc : str
         Description in sentences, with the unit.
     words : tuple of str
-        Words allowed in place of a value.
+        The allowed values of kind "word". For other kinds, words that are allowed as well, such as "auto" in place of a
+        number.
     minimum, above, maximum, below : float, optional
         Bounds of a number: `minimum` and `maximum` are allowed values, `above` and `below` are not.
     optional : bool
@@ -74,8 +75,9 @@ class Parameter:
     counts : bool
         Whether the value is a number of points. Fits to a sample of the points use a proportionally smaller value.
     added : bool
-        Whether `Specification.to_dict` omits the parameter while it has its default. True for parameters that are newer
-        than the ids of existing results, so that these ids stay valid.
+        Whether the parameter was added after results had been stored under their ids. An id is a digest of
+        `Specification.to_dict`, which omits such a parameter while it has its default, so that the older ids do not
+        change.
     fixed : int, optional
         The number that "auto" and None stand for, if this number does not depend on the data.
 
@@ -125,8 +127,8 @@ class Parameter:
             "object": "a mapping of names to JSON values",
         }[self.kind]
         bounds = [
-            f"{words} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
-            for words, _, _, bound in self._bounds()
+            f"{phrase} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
+            for phrase, _, _, bound in self._bounds()
         ]
         domain = " ".join([kind, " and ".join(bounds)]).strip()
         alternative = alternative or ("null" if self.optional else "")
@@ -162,10 +164,14 @@ class Parameter:
         return None
 
     def _bounds(self) -> Iterator[tuple[str, str, Callable[[float, float], bool], float]]:
-        """Yield words, keyword, comparison and value of each bound that the parameter has."""
-        for name, words, keyword, passes in _BOUNDS:
+        """Yield, for each bound that the parameter has, three facts about the kind of bound and the bound itself.
+
+        The facts are a phrase for error messages such as "of at least", the keyword in JSON Schema such as "minimum",
+        and the function that compares a value with the bound and is true for allowed values.
+        """
+        for name, phrase, keyword, passes in _BOUNDS:
             if (bound := getattr(self, name)) is not None:
-                yield words, keyword, passes, bound
+                yield phrase, keyword, passes, bound
 
 
 def integer(
@@ -197,7 +203,8 @@ def number(
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
     """Declare a field of a specification that is one of several words.
 
-    `added` says that the parameter is newer than the ids of existing results (`Parameter.added`).
+    `added` says that the field was added after results had been stored. At its default, it is left out of the digest
+    that is a result's id, so that older ids do not change (`Parameter.added`).
     """
     return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
@@ -205,7 +212,8 @@ def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
 def boolean(default: bool, doc: str, *, added: bool = False) -> Any:  # noqa: FBT001 # a default, not a switch
     """Declare a field of a specification that is true or false.
 
-    `added` says that the parameter is newer than the ids of existing results (`Parameter.added`).
+    `added` says that the field was added after results had been stored. At its default, it is left out of the digest
+    that is a result's id, so that older ids do not change (`Parameter.added`).
     """
     return _declare(default, Parameter(kind="boolean", doc=doc, added=added))
 
@@ -239,9 +247,10 @@ class Specification:
         """Raise `InvalidParameterError` for a meaningless combination of options; subclasses override this method."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
-        """Raise `InvalidParameterError` if a parameter that has no effect with `option` differs from its default.
+        """Raise `InvalidParameterError` if one of the parameters `names` differs from its default.
 
-        `names` are the names of these parameters, and `option` is the name of another one.
+        Call this method when `names` have no effect, because of the present value of the parameter `option`. The error
+        names that value.
         """
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
@@ -262,10 +271,10 @@ class Specification:
         return {"type": "object", "properties": members, "additionalProperties": False}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as a JSON-able dictionary.
+        """Return the parameters as a JSON-able dictionary, from which the ids of results are computed as digests.
 
-        Leaves out parameters that are None, and added parameters (`Parameter.added`) at their default. Ids are digests
-        of these dictionaries, so that a new parameter does not change the ids of existing results.
+        Leaves out parameters that are None. Also leaves out parameters at their default that were added after results
+        had been stored (`Parameter.added`), because they would change the ids of these results.
         """
         idle = {item.name: item.default for item in fields(self) if item.metadata[_KEY].added}
         values = asdict(self)
@@ -299,7 +308,10 @@ def require_known_names(names: Iterable[str], known: Iterable[str], kind: str = 
 
 
 def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that has a `seed`, so that it also takes `random_state`, scikit-learn's name for a seed."""
+    """Decorate a function that has a parameter `seed`: it then also takes `random_state`, scikit-learn's name for it.
+
+    The decorated function replaces `random_state` by `seed` (`with_seed`).
+    """
 
     @wraps(function)
     def call(*arguments: Any, random_state: Any = None, **keywords: Any) -> R:
@@ -314,12 +326,13 @@ def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that lists the keywords of a function's `**name` in its signature, for `help` and editors.
+    """Return a decorator for functions with `**options`: `help` and editors then list the keywords that they accept.
 
-    Each source supplies keywords: a specification its fields, a TypedDict its names, a function its keyword-only
-    parameters, and a list its `inspect.Parameter` items. Members of a TypedDict that cannot be None have the default
-    `...`, because the service has their defaults. If `Any` is one of the sources, the function also takes other names.
-    A function that takes `seed` also takes `random_state`.
+    Each source supplies keywords for the signature: a specification its fields, a TypedDict its names, a function its
+    keyword-only parameters, and a list its `inspect.Parameter` items. Only the service knows the defaults of a
+    TypedDict's names: the signature shows the default None for names that may be None, and `...` for the others. If
+    `Any` is one of the sources, `**options` stays in the signature, because the function accepts further names. Beside
+    the keyword `seed`, the signature has `random_state`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -430,7 +443,7 @@ def _json_object(value: object) -> dict[str, Any] | None:
 
 
 def as_option(name: str, value: object) -> str | Way:
-    """Return an option with its value, to be named in a message: as a `Way`, which each interface writes in its form.
+    """Return the mention of an option and its value in a message: a `Way`, which each interface writes in its form.
 
     If the value has more than 60 characters, or is neither a string nor a number, return the string "name=value".
     """

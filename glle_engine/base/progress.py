@@ -57,7 +57,11 @@ class StageClock:
         self._since = clock()
 
     def __call__(self, done: int, total: int, stage: str) -> None:
-        """Add the time since the previous report to the stage to which it belongs, and forward this report."""
+        """Forward a report, after adding the time since the previous report to `stage`.
+
+        A report with done = 0 begins `stage`, so that the time is added to the stage of the previous report instead,
+        if there was one.
+        """
         self._spend(stage if done or not self._stage else self._stage)
         self._stage = stage
         self._on_progress(done, total, stage)

@@ -157,5 +157,5 @@ class Diagnostics:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the diagnostics of a dictionary that `to_dict` returned."""
+        """Return the diagnostics that `to_dict` converted to this dictionary."""
         return cls(dict(values["figures"]), tuple(map(Note.from_dict, values["notes"])))

@@ -101,9 +101,9 @@ class SpaceSpec(Specification):
 class FitSpec(SpaceSpec):
     """Parameters of a posterior over reconstruction weights, described by `FitSpec.parameters()`.
 
-    Equal fits have equal specifications, because options without effect are reset to their defaults: `max_iter` and
-    `tol` unless the method is "em" and the variant "published", and the variance "dirichlet" with tangent noise, where
-    "auto" means "dirichlet" anyway. Other options without meaning raise `InvalidParameterError`.
+    Options without effect are reset to their defaults, so that equal fits have equal specifications: `max_iter` and
+    `tol`, unless method="em" and variant="published"; and with noise="tangent", variance="dirichlet" becomes "auto",
+    which means the same there. Any other option that does not apply raises `InvalidParameterError`.
     """
 
     method: Method = choice(
@@ -133,8 +133,8 @@ class FitSpec(SpaceSpec):
     variance: Variance = choice(
         "auto",
         "Noise variance of the constrained variant: from flat Dirichlet weights, or from the residuals (ml). Auto is "
-        "dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or "
-        "the noise is tangent, else ml.",
+        "dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (residual_dimension in the "
+        "diagnostics) or the noise is tangent, else ml.",
         *get_args(Variance),
     )
     mean: Mean = choice(
@@ -142,15 +142,16 @@ class FitSpec(SpaceSpec):
     )
     covariance: Covariance = choice(
         "spherical",
-        "M-step of the published em: one variance for each point (Eq. 29), a full covariance as published (the zero of "
-        "Eq. 26, in closed form or by the paper's gradient descent), or the maximum of Eq. 23 with the second moments "
-        "that Eq. 22 lacks (full-corrected).",
+        "M-step of the EM algorithm (variant published): one variance for each point (Eq. 29), a full covariance as in "
+        "the paper (the zero of Eq. 26, in closed form or by the paper's gradient descent), or the maximum of Eq. 23 "
+        "with the second moments that Eq. 22 lacks (full-corrected).",
         *get_args(Covariance),
     )
-    max_iter: int = integer(50, "Maximum number of iterations of the published em.", minimum=1)
+    max_iter: int = integer(50, "Maximum number of iterations of the EM algorithm (variant published).", minimum=1)
     tol: float = number(
         1e-6,
-        "Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations.",
+        "The EM algorithm stops when the covariances change by less than this, relatively; 0 runs exactly max_iter "
+        "iterations.",
         minimum=0,
     )
     disconnected: Disconnected = choice(
@@ -163,7 +164,7 @@ class FitSpec(SpaceSpec):
         "isotropic",
         "Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), "
         "for noisy data, few neighbors and many features. Auto fits both noise models and takes the one whose draws "
-        "keep neighbors better (the figure noise).",
+        "keep neighbors better (noise in the diagnostics).",
         *get_args(Noise),
     )
     neighborhoods: Adaptation = choice(
@@ -192,7 +193,9 @@ class FitSpec(SpaceSpec):
     metric: Metric = metric_parameter()
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` if an option lacks one that it needs, such as method="em" for full covariances.
+        """Raise `InvalidParameterError` if an option lacks another one that it needs.
+
+        For example, mean="derived" needs method="direct".
 
         Options that have no effect in this combination are reset to their defaults, so that equal fits have equal
         specifications.
@@ -230,7 +233,7 @@ class FitSpec(SpaceSpec):
             )
         idle = [] if is_published_em else ["max_iter", "tol"]
         if self.noise == "tangent" and self.variance == "dirichlet":
-            idle.append("variance")  # with tangent noise, "auto" means "dirichlet", too
+            idle.append("variance")  # reset to its default "auto", which means "dirichlet" with tangent noise
         for field in fields(FitSpec):
             if field.name in idle:
                 object.__setattr__(self, field.name, field.default)
@@ -267,8 +270,9 @@ class FitSpec(SpaceSpec):
         """Return the specifications with decreasing numbers of landmarks that a fit to n points tries in turn.
 
         The fit uses the first specification whose factorization needs at most `MAX_EXACT_FLOPS`, or else the last one.
-        Unless ``landmarks="auto"``, there is only one. With it, the first one has all points, if there are at most
-        `MAX_EXACT_POINTS`.
+        With ``landmarks="auto"``, the first specification uses all points, unless there are more than
+        `MAX_EXACT_POINTS`, and the others use the numbers of landmarks in `AUTO_LANDMARKS`. With any other value of
+        `landmarks`, there is a single specification.
         """
         spec = self.of_points(n)
         if spec.landmarks != "auto":

@@ -41,7 +41,10 @@ _ENCODED = re.compile(f"{_BEGIN}(.*?){_END}")
 
 
 class Way(NamedTuple):
-    """Placeholder in a `Text` for an option with its value, an API call, or a feature.
+    """Placeholder in a message (`Text`) for an option with its value, an API call, or a feature.
+
+    Each interface writes it in its own form: Python shows an option as `missing='drop'`, and the command line shows the
+    same option as `--missing drop`.
 
     Parameters
     ----------
@@ -57,7 +60,10 @@ class Way(NamedTuple):
     value: Any = None
 
     def __format__(self, spec: str) -> str:
-        """Encode this placeholder between two private-use characters, for f-strings; `Text` decodes it again."""
+        """Return this placeholder as characters for an f-string, from which `Text` restores the `Way`.
+
+        The characters are JSON between two private-use characters.
+        """
         del spec
         return f"{_BEGIN}{json.dumps([self.name, _plain(self.value)])}{_END}"
 
@@ -74,7 +80,11 @@ class Text(str):
     parts: tuple[str | Way, ...]
 
     def __new__(cls, *parts: str | Way) -> Self:
-        """Join the parts to one text; a part may be a `Text` itself, or an f-string with placeholders in it."""
+        """Join the parts to one text.
+
+        A part is a string, a placeholder (`Way`), or a `Text`. If a `Way` was formatted in an f-string, it is restored
+        from the characters that it became.
+        """
         pieces: list[str | Way] = []
         for part in parts:
             for each in parts_of(part):
@@ -87,7 +97,7 @@ class Text(str):
         return text
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        """Pickle the parts instead of the string."""
+        """Pickle a `Text` as its `parts`, because its characters alone do not show which of them were a `Way`."""
         del protocol
         return Text, self.parts
 
@@ -101,7 +111,7 @@ class Text(str):
 
     @classmethod
     def from_json(cls, parts: Iterable[Any]) -> Self:
-        """Return the text whose parts are in the form that `to_json` returns."""
+        """Return the text of these `parts`, which `to_json` converted for JSON."""
         return cls(*(part if isinstance(part, str) else Way(part["name"], part["value"]) for part in parts))
 
 
@@ -138,7 +148,7 @@ class Note:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the note of a dictionary that `to_dict` returned."""
+        """Return the note that `to_dict` converted to this dictionary."""
         return cls(value["code"], Text.from_json(value["message_parts"]))
 
 
@@ -167,12 +177,12 @@ class Line:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the line of a dictionary that `to_dict` returned."""
+        """Return the line of a verdict that `to_dict` converted to this dictionary."""
         return cls(value["role"], Text.from_json(value["parts"]))
 
 
 def to_json(text: str) -> list[Any]:
-    """Return the parts of a text for JSON: plain strings, and {"name", "value"} for each placeholder."""
+    """Return the parts of a text for JSON: plain strings, and {"name", "value"} for each placeholder (`Way`)."""
     return [part._asdict() if isinstance(part, Way) else part for part in parts_of(text)]
 
 
@@ -187,7 +197,10 @@ def _plain(value: Any) -> Any:
 
 
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:
-    """Split a text into plain strings and placeholders, also if an f-string has encoded the placeholders."""
+    """Split a message into plain strings and placeholders (`Way`).
+
+    In an f-string, a `Way` has become characters (`Way.__format__`): these characters are found and decoded.
+    """
     if isinstance(text, Text):
         return text.parts
     if isinstance(text, Way) or _BEGIN not in text:
@@ -199,7 +212,10 @@ def parts_of(text: str | Way) -> tuple[str | Way, ...]:
 
 
 def _decode(mark: str) -> Way:
-    """Decode what `Way.__format__` has encoded; raise ValueError or TypeError for any other text."""
+    """Return the `Way`, the placeholder in a message, that `Way.__format__` encoded as the text `mark`.
+
+    Raises ValueError or TypeError for any other text.
+    """
     way = Way(*json.loads(mark))
     if not isinstance(way.name, str):
         raise TypeError(way.name)
@@ -207,7 +223,7 @@ def _decode(mark: str) -> Way:
 
 
 def joined(texts: Iterable[str], sign: str = " ") -> Text:
-    """Join texts with a separator between them, as ``str.join`` does, but keep their placeholders."""
+    """Join texts with the separator `sign` between them, as ``str.join`` does, but keep their placeholders (`Way`)."""
     first, *others = [*texts] or [""]
     return Text(first, *(part for text in others for part in (sign, text)))
 
@@ -218,12 +234,15 @@ def listed(words: Sequence[str], conjunction: str = "and") -> str:
 
 
 def written(text: str, write: Callable[[Way], str]) -> str:
-    """Return a text as a plain string, in which `write(way)` replaces each placeholder."""
+    """Return a text as a plain string, in which each placeholder `way` is replaced by ``write(way)``."""
     return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
 
 
 def in_python(way: Way) -> str:
-    """Write a placeholder as Python code: a keyword argument such as `reg=0.1`, an API call, or `X[:, 3]`."""
+    """Return Python code for `way`, the placeholder in a message for an option, an API call or a feature.
+
+    An option becomes a keyword argument such as `reg=0.1`, and a feature a column such as `X[:, 3]`.
+    """
     if way.name == FEATURE:
         return f"X[:, {way.value}]"
     if way.name in CALLS:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 # Between these bounds, sums of squares neither overflow nor become subnormal: ten thousand squares of 1e150 add up to
 # 1e304, below the largest float64 of 1.8e308, and the square of 1e-140 is far above the smallest normal number, 2e-308.
 LARGEST, SMALLEST = 1e150, 1e-140
-# New points may be this many extents of the data away. Farther away, the distances from a new point to its neighbors
-# agree in more than 26 of their 53 bits, and the remaining bits do not rank the neighbors reliably.
+# New points may lie this many times the extent of the data away from the data. Farther away, the distances from a new
+# point to its neighbors agree in more than 26 of their 53 bits, and the remaining bits do not rank the neighbors
+# reliably.
 FARTHEST = 2.0**26
 # Smallest distance whose square keeps all its digits, relative to the largest coordinate: the square, 2^-980, is above
 # the smallest normal number, 2^-1022, with a margin for the squares of its components.
@@ -66,7 +67,11 @@ class Unit:
 
     @classmethod
     def from_data(cls, data: NDArray[np.float64]) -> Self:
-        """Choose the power of two so that the largest absolute value of a varying feature is between 1/2 and 1."""
+        """Return the unit for the points (n, d) of a fit: a power of two, and the features that vary.
+
+        Divided by this power of two, the largest absolute value of a varying feature is between 1/2 and 1, so that
+        squares neither overflow nor underflow.
+        """
         largest, smallest = data.max(axis=0), data.min(axis=0)
         varying = largest > smallest
         if not varying.any():
@@ -283,7 +288,10 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
 
 
 def _feature(number: int, names: Sequence[str] | None) -> str | Way:
-    """Return the name of feature `number`; without names, a `Way` that refers to the feature by its number."""
+    """Return the name of feature `number`; without names, a `Way`: a placeholder in a message.
+
+    Each interface then writes the feature's number in its own form, such as `X[:, 3]` in Python.
+    """
     return names[number] if names else Way(FEATURE, int(number))
 
 
@@ -381,7 +389,10 @@ def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None
 
 
 def too_far(row: int, extents: float) -> OutOfRangeError:
-    """Return the error for a new point so far away that rounding decides its nearest neighbors."""
+    """Return the error for a new point too far from the data: `extents` times the extent of the data away.
+
+    `row` is the row of the new point. So far away, rounding errors would decide which points are its nearest neighbors.
+    """
     return OutOfRangeError(
         f"The new point in row {row} (counted from 0) lies {extents:.3g} times the extent of the training data away "
         "from them: rounding errors would decide which points are its nearest neighbors.",

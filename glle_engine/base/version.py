@@ -1,8 +1,9 @@
-"""The engine's version, and the version of its numbers."""
+"""Version of the engine, and version of its results, which changes whenever the same input gives other bits."""
 
 __version__ = "0.1.0"
 
-# The first version whose fits, draws and analyses are bit for bit equal to this version's. The ids of results are
-# digests that include NUMBERS and not the version: an upgrade that changes no bit of a result changes no id, and one id
-# never stands for two results. If you change a bit of a result, set NUMBERS to the version of the next release.
+# Version of the results: engines with equal NUMBERS give fits, draws and analyses that are equal bit for bit. The ids
+# of results are digests that include NUMBERS but not the engine's version: an upgrade that changes no bit of a result
+# changes no id, and one id never stands for two results. If you change a bit of a result, set NUMBERS to a version that
+# it never had.
 NUMBERS = "0.4.0"

@@ -23,7 +23,7 @@ CLASSES = (
 SEQUENCE = "viridis"
 MISSING, MISSING_NAME = "#c8c8c8", "no value"  # color and name of points without a label
 MAX_CLASS_COLORS = 20
-MAX_SHOWN_NAMES = 24  # with more classes than colors, this many names of classes are written beside the color scale
+MAX_SHOWN_NAMES = 24  # beside the color scale of more classes than colors, at most this many names are written
 _MAX_LEGEND_LETTERS = 30  # a longer name is cut in a legend
 
 
@@ -33,9 +33,11 @@ class PointColors:
 
     title: str
     values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class; NaN without a label
-    classes: tuple[str, ...] = ()  # names; empty for numbers
+    # Names of the classes, if there are at most `MAX_CLASS_COLORS`, so that each has its own color; else empty.
+    classes: tuple[str, ...] = ()
     is_time: bool = False  # numbers are days since 1970
-    names: tuple[str, ...] = ()  # names of the classes, if there are more classes than colors
+    # Names of all classes if there are more, so that they are drawn on a color scale; `classes` is then empty.
+    names: tuple[str, ...] = ()
 
     @classmethod
     def from_values(cls, title: str, raw: NDArray[Any], *, are_groups: bool = False) -> PointColors:
@@ -114,7 +116,7 @@ class PointColors:
         return [Line2D([], [], marker="o", linestyle="", markersize=4, color=c, label=text) for c, text in entries]
 
     def some_names(self) -> list[int]:
-        """Return the indices of at most `MAX_SHOWN_NAMES` evenly spaced names."""
+        """Return the indices of at most `MAX_SHOWN_NAMES` evenly spaced items of `names`."""
         count = len(self.names)
         return [round(place) for place in np.linspace(0, count - 1, min(count, MAX_SHOWN_NAMES))]
 
@@ -175,7 +177,7 @@ def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]
 
 
 def _measured(texts: NDArray[Any]) -> NDArray[Any] | None:
-    """Return texts (m,) as numbers, if all are finite numbers, or as dates, if all are dates; None otherwise."""
+    """Read texts (m,) as numbers, if all are finite numbers, or as dates, if all are dates; else return None."""
     try:
         numbers = texts.astype(np.float64)
     except ValueError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _OPACITY_RANGE = 0.12, 1.0  # opacities of the least certain and of the most certain point
 _SIZE_RANGE = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
-_MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
+_MIN_REGIONS, _MAX_REGIONS = 3, 8  # an ellipse is drawn around this many points, fewer if the ellipses are large
 _PANEL_INCHES = 3.2  # width of a panel in which points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
 _TITLE_MARGIN_INCHES = 0.7  # a title leaves this much room, so that it stays apart from the title of the next panel
@@ -45,13 +45,16 @@ LEVELS = {
     "unknown": "? Not known",
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
+# Color of the marks at tears and folds, and color of points that belong to no island.
 TEAR, OUTSIDE = "#cf222e", "#afb8c1"
 _MAX_FOLDED_SHARE = 0.5  # if a larger share of the points is folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda xy: 9 * xy[0] ** 2 + xy[1] ** 2)
 )  # positions to try for a name, relative to the middle of its group, in units of the name's box, nearest first
 _MAX_NAME_OVERHANG = 0.08  # share of the width of a panel that a name may extend beyond it
-_MAX_COUNTED_GROUPS = 10  # names have a count up to this number of groups; with more groups they are smaller
+# If there are at most this many groups, each group's name is followed by the number of groups from which it stays
+# apart, such as "a: 4/5". The names of more groups are written alone and smaller.
+_MAX_COUNTED_GROUPS = 10
 _MIN_OUTLINE_POINTS = 3  # an island with fewer points has no outline
 BACKGROUND, TEXT, FRAME = "#ffffff", "#1f2328", "#d0d7de"
 
@@ -63,16 +66,19 @@ class Panel:
     title: str
     Y: NDArray[Any]
     colors: PointColors
-    below: str = ""
+    below: str = ""  # text below the plot
     opacities: NDArray[np.float64] | None = None  # (n,)
     sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
-    covariance: NDArray[np.float64] | None = None  # (n, 2, 2), for the regions
-    radii: dict[float, float] = field(default_factory=dict)  # radius of the regions, by probability
+    # (n, 2, 2), covariance of each point's position, from which the ellipses around some points are drawn.
+    covariance: NDArray[np.float64] | None = None
+    # By coverage: radius of the ellipses, in standard deviations.
+    radii: dict[float, float] = field(default_factory=dict)
     apart_from: dict[str, int] = field(default_factory=dict)  # by group: from how many others it stays apart
-    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # name, and whether it is trusted
-    of_islands: NDArray[np.int64] | None = None  # (n,)
-    tears: NDArray[np.int64] | None = None  # (t, 2)
-    is_folded: NDArray[np.bool_] | None = None  # (n,)
+    # By an island's index in `of_islands`: its name, and whether the audit trusts it.
+    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)
+    of_islands: NDArray[np.int64] | None = None  # (n,), index of each point's island, or -1
+    tears: NDArray[np.int64] | None = None  # (t, 2), pairs of neighbors that the map tears apart
+    is_folded: NDArray[np.bool_] | None = None  # (n,), whether the map lays the point onto points far away in the data
 
     @property
     def outside(self) -> NDArray[np.bool_]:
@@ -238,7 +244,10 @@ def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
 
 
 def _own_width(ax: Axes | None) -> float:
-    """Return the width of the axes in inches, and let their figure make room for text; without axes, return 5.2."""
+    """Return the width of the axes in inches, and switch their figure to a layout that makes room for titles and texts.
+
+    A figure that has a layout keeps it. Without axes, return 5.2, about the width of the axes that `plot` then creates.
+    """
     if ax is None:
         return 5.2
     figure = ax.get_figure(root=True)
@@ -398,9 +407,10 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
 
 
 def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
-    """Draw the regions of some points as ellipses, and return the half-widths (n, 2) of each point's largest ellipse.
+    """Draw ellipses around some points, which show how uncertain their positions are (`Panel.covariance`).
 
-    Points without an ellipse have half-widths of 0.
+    Returns half the width and half the height (n, 2) of each point's largest ellipse; 0 for points without an ellipse.
+    `area` is the usual area of a point in matplotlib's unit.
     """
     from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
 
@@ -408,7 +418,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
     colors = panel.colors.arguments()
     reach = np.zeros((len(panel.Y), 2))
     sizes = np.trace(panel.covariance, axis1=1, axis2=2)
-    # If regions are large, only few are drawn, because many of them would hide the points.
+    # If the ellipses are large, only few are drawn, because many of them would hide the points.
     count = int(_MAX_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
     rows = _apart(panel.Y, sizes, int(np.clip(count, _MIN_REGIONS, _MAX_REGIONS)))
     for row in rows:
@@ -427,7 +437,12 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
 
 
 def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Choose `count` rows of Y whose regions are drawn: from small to large `sizes`, each far from the rows before."""
+    """Choose `count` points of Y (n, p) around which ellipses are drawn, and return their rows.
+
+    `sizes` (n,) measure the ellipses. The points are sorted by this size and cut into `count` groups, from small to
+    large. One point is chosen from each group: first the point of the smallest ellipse, then always the point that is
+    farthest in Y from the points chosen before.
+    """
     groups = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
     rows = [int(groups[0][0])]
     for group in groups[1:]:
@@ -437,14 +452,16 @@ def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[n
 
 
 def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, is_flat: bool) -> None:
-    """Set the limits of the axes to show all points and regions except outliers, which would shrink the rest to a dot.
+    """Set the limits of the axes so that all points and the ellipses around them are visible, except outliers.
 
-    If both axes are coordinates (`is_flat`), the view is a square with equal scales.
+    Outliers would shrink the other points to a dot; their number is written in a corner. `reach` (n, 2) is half the
+    width and half the height of each point's ellipse, or 0 without an ellipse. If both axes are coordinates
+    (`is_flat`), the view is a square with equal scales.
     """
     low, high = np.quantile(points, [_OUTLYING_SHARE, 1 - _OUTLYING_SHARE], axis=0)
     margin = 0.08 * (high - low) + 1e-9 * (1 + np.abs(high))
     is_outside = ((points < low - 3 * margin) | (points > high + 3 * margin)).any(axis=1)
-    max_margin = (high - low).max() / 2  # a region wider than the picture is cut off
+    max_margin = (high - low).max() / 2  # ellipses widen the view by at most this on each side; larger ones are cut off
     inside, around = points[~is_outside], reach[~is_outside]
     low = np.minimum(inside.min(axis=0), np.maximum((inside - around).min(axis=0), low - max_margin)) - margin / 2
     high = np.maximum(inside.max(axis=0), np.minimum((inside + around).max(axis=0), high + max_margin)) + margin / 2

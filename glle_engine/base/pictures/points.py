@@ -31,7 +31,8 @@ _COLUMN_NAMES = (
 MIN_APART_SHARE = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING_WORDS = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
 _MIN_EXPONENT_NUMBER = 1e15  # whole numbers from this size on are written with their first digits and an exponent
-# Radii of the regions of a normal distribution in two dimensions, by coverage.
+# By coverage: radius, in standard deviations, of the ellipse that contains this share of a normal distribution in two
+# dimensions.
 _NORMAL_RADII = {0.5: 1.1774, 0.9: 2.1460}
 
 
@@ -97,7 +98,8 @@ class PointTable:
             return shown
         values = {name: getattr(shown, name, None) for name in ("labels", "ids")}
         of_table: dict[str, Any] = {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
-        index: Any = getattr(shown, "index", None)  # lists have a method of this name, and draws a number
+        # Only an index of rows is kept: of a list, `index` is a method, and of a draw, a number.
+        index: Any = getattr(shown, "index", None)
         of_table["index"] = index if np.ndim(index) else None
         options = getattr(shown, "options", None)
         of_table["label"] = str((options.get("labels") or "") if isinstance(options, dict) else "")
@@ -126,7 +128,8 @@ class PointTable:
 def coordinates(shown: Any) -> NDArray[np.float64]:
     """Return the coordinates (n, p) of an array or of an object with an embedding; else raise InvalidShapeError."""
     named = (getattr(shown, name, None) for name in _COORDINATE_ATTRIBUTES)
-    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
+    # An attribute that is a text is skipped: it is the id of an embedding, not its coordinates.
+    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)
     if result is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         result = shown.arrays()["embedding"]
     places = array_of(result, "the coordinates")
@@ -310,7 +313,8 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
     tears = shown.disturbed.tears if hasattr(shown, "disturbed") else shown.tears
-    lines = [line if isinstance(line, Line) else Line.from_dict(line) for line in shown.lines]  # services send JSON
+    # The lines of an audit from a service are dictionaries.
+    lines = [line if isinstance(line, Line) else Line.from_dict(line) for line in shown.lines]
     return {
         "islands": named,
         "tears": np.asarray(tears, np.int64).reshape(-1, 2),
@@ -320,9 +324,16 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
-    """Return the covariance (n, 2, 2) of each point's position, None unless p is 2, and the radii of `PointTable`."""
+    """Return the fields `covariance` and `radii` of a `PointTable` for a result `shown` with p coordinates.
+
+    The covariance is None unless p is 2. If the result has regions, both fields describe these regions. Otherwise the
+    covariance is an attribute of the result, used only if the result also has a spread (`has_spread`), and the radii
+    are those of a normal distribution.
+    """
     regions = getattr(shown, "regions", None)
-    if isinstance(regions, Mapping):  # audits have regions by name, and services send JSON
+    # An audit has a mapping of regions by name: use "mean". Another mapping is a single `Regions`, which a service sent
+    # as JSON.
+    if isinstance(regions, Mapping):
         regions = regions.get("mean", regions)
     if p == 2 and regions:
         half_axes = np.asarray(shown.half_axes if isinstance(regions, Mapping) else regions.half_axes)
