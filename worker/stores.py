@@ -195,5 +195,8 @@ class Stores:
 
 @cache
 def process_stores() -> Stores:
-    """Return the stores of this worker process (`patient`), made at the first call from its environment."""
+    """Return the stores of this worker process, made at the first call from its environment variables.
+
+    Their calls wait for a server that does not answer (see `patient` of `Stores.connect`).
+    """
     return Stores.connect(Settings.from_env(), patient=True)

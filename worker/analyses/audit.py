@@ -45,10 +45,13 @@ READ_FROM_HALVES = ("labels", "score_neighbors")
 class AuditSpec(AnalysisSpec):
     """Parameters of an audit.
 
-    What is audited is the embedding with the inputs `recipe`, else the uploaded `coordinates`, else the map by
-    `method`, and without all three the job's posterior. If there are coordinates and a method, the coordinates are
-    compared with the method's maps. With `method` alone the audit computes the map, which is not a stored embedding:
-    the request has a `standardize` or `metric` that is not a parameter of the method (as for PCA).
+    Which map is audited depends on the parameters that are set:
+
+    - `recipe`: the embedding that has these inputs.
+    - `coordinates`: the map that the user uploaded. With a `method`, it is compared with maps by this method.
+    - `method` alone: the map by this method, which the audit itself computes. Such a map is not a stored embedding,
+      because the request has a `standardize` or `metric` that is not a parameter of the method, as for PCA.
+    - none of these: the job's posterior.
     """
 
     kind = "audit"
@@ -68,10 +71,10 @@ class AuditSpec(AnalysisSpec):
     seed: int = 0
 
     def owners(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of the records with which the result is deleted.
+        """Return the ids of the records that the result is about; the result is deleted with any of them.
 
-        These are the audited embedding and its data set. If no embedding is audited, it is `subject`, the id of the
-        job's posterior or data set.
+        If an embedding is audited, these are the embedding and its data set. Otherwise it is only `subject`: the job's
+        posterior, or the job's data set if there is no posterior.
         """
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 

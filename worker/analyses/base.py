@@ -1,7 +1,7 @@
 """Base classes of analyses: `AnalysisSpec`, the parameters of a request with the method that computes the result.
 
 A task runs an analysis with an `AnalysisContext`, which provides data, posterior and draws. A result is stored under a
-key that covers all inputs of the analysis, so that equal requests share one result.
+key that is made from all inputs of the analysis, so that equal requests share one result.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AnalysisContext(Protocol):
         """
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
-        """Yield the draws of a posterior at the addresses `keys`, in this order."""
+        """Yield the draws of a posterior with the addresses (seed, index, scale ...) in `keys`, in this order."""
 
     @property
     def embedder(self) -> Embedder:
@@ -82,25 +82,25 @@ class AnalysisContext(Protocol):
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
         """Store the result of an analysis of the job's posterior or data set.
 
-        Return the result, with its SHA-256 as metadata ``sha256``.
+        Return `entry` with its SHA-256 as metadata ``sha256``.
         """
 
     def find_part(self, key: str) -> Entry | None:
         """Return the part of an analysis that is stored under a key, or None."""
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a part of an analysis, unless a record in `owners`, with which it is deleted, no longer exists.
+        """Store a part of an analysis under a key, if all records whose ids are in `owners` still exist.
 
-        Raises `ProblemError` (``not-finite-result``).
+        The part is deleted with any of these records. Raises `ProblemError` (``not-finite-result``).
         """
 
     def find_embedding(self, id_: str) -> Entry | None:
         """Return the stored embedding with this id, or None."""
 
     def keep_embedding(self, id_: str, entry: Entry) -> Entry:
-        """Store an embedding, unless its record was deleted.
+        """Store an embedding in its record, the record with the id `id_`, if this record still exists.
 
-        Return the embedding, with its SHA-256 as metadata ``sha256``.
+        In any case, return `entry` with its SHA-256 as metadata ``sha256``.
         """
 
     def publish_partial(self, key: str, entry: Entry) -> None:
@@ -132,7 +132,8 @@ class AnalysisSpec:
     """Base class of all analyses; the fields of a subclass are the parameters of the request."""
 
     kind: ClassVar[Kind]
-    main: ClassVar[str | None] = None  # name of the array that formats with one array, such as npy, have; None: none
+    # Name of the array that is sent in a format for a single array, such as npy; None if there is no such format.
+    main: ClassVar[str | None] = None
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # names of the result's arrays in which NaN has a meaning
 
     engine: str = NUMBERS  # results that engines with another `NUMBERS` computed are not reused
@@ -158,7 +159,10 @@ class AnalysisSpec:
         return f"{subject}:{self.kind}:{digest(self.to_dict())}"
 
     def owners(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of the data sets, posteriors or embeddings with which the result is deleted."""
+        """Return the ids of the data sets, posteriors or embeddings that the result is about.
+
+        The result is deleted with any of them. `subject` is the id of the analyzed posterior or data set.
+        """
         return (subject,)
 
     def to_dict(self) -> dict[str, Any]:

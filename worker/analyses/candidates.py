@@ -1,8 +1,8 @@
-"""Audits of the maps that a comparison compares, and the choice of the maps to show.
+"""Audits of the maps that a comparison compares, and the choice of the maps to recommend.
 
-Each map is by one method, and is called a candidate. A short audit, by two pairs of random halves of the data, comes
-first. Candidates that are not clearly behind the others (`glle_engine.audit.choice`) are then audited wholly. Both
-audits are stored.
+Each map is by one method, and is called a candidate. A candidate first gets a short audit, by two pairs of random
+halves of the data. Candidates that are not clearly behind the others (`glle_engine.audit.choice`) then get a whole
+audit. Both audits are stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Members of a candidate's row that are filled from the short audit, and then from the whole audit.
 _FROM_AUDIT = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "lines", "remains")
-# Parameters of the comparison that the key of a stored audit covers, in addition to those of the audit.
+# Parameters of the comparison from which the key of a stored audit is made, in addition to the audit's parameters.
 _INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,11 @@ class Request(Protocol):
 
     @property
     def methods(self) -> tuple[dict[str, Any], ...]:
-        """The maps to compare (candidates): dictionaries with label, title, method, parameters, problem and audit."""
+        """The maps to compare, called candidates: a dictionary for each.
+
+        Members are ``label``, ``title``, ``method`` and ``parameters``; ``problem``: why this map cannot be made for
+        these data, or None; and ``audit``: the parameters of its audit (`AuditSpec.to_dict`), or None.
+        """
 
     @property
     def total(self) -> int:
@@ -64,12 +68,12 @@ class Request(Protocol):
         """Return the scores of an embedding by name, and notes on scores that failed."""
 
     def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
-        """Return a result of the comparison from a row for each candidate, and the embeddings by label."""
+        """Make the comparison's result from `rows`, one for each candidate, and `embeddings`, by candidate's label."""
 
 
 @dataclass(frozen=True)
 class CandidateMaps:
-    """Audits the maps of a comparison (the candidates) in one task, and chooses the maps to show.
+    """Audits the maps of a comparison (the candidates) in one task, and chooses the maps to recommend.
 
     Attributes
     ----------
@@ -95,9 +99,10 @@ class CandidateMaps:
         self.context.publish_partial(self.spec.key(self.context.subject), self._answer())
 
     def choose(self) -> Entry:
-        """Make the audits that are missing, and return the result: a row for each candidate, and which maps to show.
+        """Make the audits that are missing; return a row for each candidate, and which maps are recommended.
 
-        A map is only shown after its whole audit, so a choice of other maps may need further whole audits.
+        Only a map with a whole audit is recommended. A whole audit may change the scores so that another map is best,
+        and then this map also gets a whole audit.
         """
         for row in self.spec.methods:
             if row["problem"] is None and row["label"] not in self._stored_audits():
@@ -123,9 +128,10 @@ class CandidateMaps:
             self.problems[row["label"]] = problem.to_dict()
 
     def _audit(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit the map of one candidate, unless this audit is stored already; store what `choose` needs.
+        """Audit the map of a candidate, unless this audit is stored already, and store the outcome.
 
-        With `is_whole` this is the whole audit, otherwise the short one, by two pairs of random halves of the data.
+        `choose` later compares the stored outcomes of all candidates. `row` is the candidate, one of `spec.methods`.
+        With `is_whole`, the audit is the whole one, otherwise the short one, by two pairs of random halves of the data.
         """
         context, key = self.context, self._part_key(row, is_whole=is_whole)
         if context.find_part(key) is not None:
@@ -184,14 +190,17 @@ class CandidateMaps:
         return choose([_facts(entry) for entry in audits.values()], self.context.record_of(self.spec.dataset).n)
 
     def _chosen_preliminary(self) -> list[dict[str, Any]]:
-        """Return the rows of the candidates that would be shown now, but only have a short audit."""
+        """Return the candidates that the scores so far would recommend, and that have only a short audit.
+
+        Each is one of `spec.methods`. Candidates whose audit has failed are left out.
+        """
         audits = self._stored_audits()
         named = {label for label in self._choices(audits).best.values() if label is not None} - self.problems.keys()
         preliminary = {label for label in named if not _facts(audits[label]).is_complete}
         return [row for row in self.spec.methods if row["label"] in preliminary]
 
     def _answer(self) -> Entry:
-        """Return the result so far: a row for each candidate that was audited or has failed, and the maps to show."""
+        """Return the result so far: a row for each candidate that was audited or failed, and the recommended maps."""
         audits = self._stored_audits()
         rows = [
             self._row(row, audits.get(row["label"]))

@@ -37,8 +37,10 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     kind = "comparison"
 
     dataset: str
-    methods: tuple[dict[str, Any], ...]  # each with label, title, method, all parameters, problem, and audit or None
-    audits: bool = False  # whether each map is audited (its entry in `methods` has an `audit`) and the best are named
+    # A dictionary for each map to compare: label, title, method, all parameters, problem (why the map cannot be made
+    # for these data, or None), and audit (the parameters of its audit, or None).
+    methods: tuple[dict[str, Any], ...]
+    audits: bool = False  # whether each map is audited, and the best maps are recommended
     standardize: Standardize | None = None  # with `metric`: the distances by which the maps are judged
     metric: Metric | None = None
     align: Target | None = None  # target to which the embeddings in the result are aligned; None: no embeddings
@@ -53,20 +55,23 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return len(self.methods)
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
-        """Return the analysis that embeds the data by one of `methods`, and computes this comparison's scores."""
+        """Return the analysis that embeds the data by `method`, one of `methods`, and scores the embedding."""
         shared = ("dataset", "labels", "truth", "scores", "score_neighbors", "engine")
         request = {name: getattr(self, name) for name in shared}
         return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
 
     def recipe_of(self, row: dict[str, Any]) -> Recipe | None:
-        """Return all inputs of the embedding by one of `methods`; None if this embedding is not stored."""
+        """Return all inputs (the `Recipe`) of the embedding of `row`, which is one of `methods`.
+
+        Return None if this embedding is never stored, as when an audit computes a map by itself (see `AuditSpec`).
+        """
         if not self.audits:
             return self.embedding(row).recipe
         recipe = None if row["audit"] is None else row["audit"]["recipe"]
         return None if recipe is None else Recipe(**recipe)
 
     def recipes(self) -> list[Recipe]:
-        """Return all inputs of each compared embedding that is stored."""
+        """Return all inputs (the `Recipe`) of each compared embedding, except of embeddings that are never stored."""
         recipes = [self.recipe_of(row) for row in self.methods if row["problem"] is None]
         return [recipe for recipe in recipes if recipe is not None]
 

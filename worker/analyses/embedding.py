@@ -164,7 +164,10 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         )
 
     def key(self, subject: str) -> str:
-        """Return the key of the result; without scores, the result is the embedding itself, and the key is its id."""
+        """Return the key under which the result is stored; `subject` is the id of the data set.
+
+        Without scores, the result is the embedding itself, and the key is the id of the embedding.
+        """
         return super().key(subject) if self.scores else self.recipe.id
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set

@@ -48,7 +48,10 @@ class SampleSpec(AnalysisSpec):
     source: Source
 
     def keys(self, n_draws: int) -> list[DrawAddress]:
-        """Return the addresses of the draws `first`, ..., `first` + `n_draws` - 1, with Procrustes alignment."""
+        """Return the addresses of the draws `first`, ..., `first` + `n_draws` - 1, with Procrustes alignment.
+
+        An address is all that determines a draw from the posterior: seed, index, scale, source and alignment.
+        """
         return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(n_draws)]
 
 
@@ -68,9 +71,10 @@ class SummarySpec(SampleSpec):
         return self.n_draws
 
     def parts(self) -> list[Part]:
-        """Return the parts that embed random halves of the data for the calibration of the draws' scale.
+        """Return the work that several tasks can share: to embed random halves of the data.
 
-        There are none if the request has a number as scale, so that nothing is calibrated.
+        The scale of the draws is calibrated by these embeddings. The list is empty if the request has a number as
+        scale, so that nothing is calibrated.
         """
         return resample_parts(partial(_halves, seed=CalibrationSpec.seed), HALF_SAMPLES) if self.calibrated else []
 

@@ -1,6 +1,6 @@
 """Resamples: embeddings of random halves of the data, which are stored in parts of `RESAMPLES_PER_PART` resamples.
 
-The key of a part covers all inputs of its resamples. A task that starts again, a request for more resamples, and
+The key of a part is made from all inputs of its resamples. A task that starts again, a request for more resamples, and
 another analysis of these resamples therefore make only the missing parts.
 """
 
@@ -35,13 +35,14 @@ class StoredResamples:
     stream, seed
         The sequence of random halves (`glle_engine.reliability.resamples.Stream`), and its seed.
     owners
-        Ids of the records with which the resamples are deleted. Keys of parts begin with the last id.
+        Ids of the records that the resamples are about: the resamples are deleted with any of them. The keys under
+        which parts of the resamples are stored begin with the last of these ids.
     embedder
         Returns the embedder that makes the resamples.
     strict
         Whether a failed resample raises its error; otherwise the positions of this resample are NaN.
     name
-        Text for the keys that stands for all other inputs of the resamples.
+        Text in these keys that stands for all further inputs of the resamples, beside the last id, stream and seed.
 
     """
 

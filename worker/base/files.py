@@ -59,7 +59,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, accessible to their owner only, so that they survive a power cut."""
+    """Create a folder and its missing parents, with access for their owner only; they survive a power cut."""
     if folder.is_dir():
         return
     make_folder(folder.absolute().parent)

@@ -99,7 +99,8 @@ def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[C
     Yields
     ------
     callable
-        Returns True while the lower limit `max_bytes` is in force, and False once `raise_limit` has raised the limit.
+        Returns whether `max_bytes` is in force, as a limit below that of `limit_work`. It is no longer in force when
+        another process has raised the limit of this process by `raise_limit`.
 
     """
     limit = _WorkLimit.bytes if max_bytes is None else min(_WorkLimit.bytes, max_bytes)
@@ -139,7 +140,8 @@ def count_oom_kills(root: Path = Path("/")) -> int:
 
 
 def _private_bytes() -> int:
-    return _pages(5) * resource.getpagesize()  # 0 except on Linux, where RLIMIT_DATA limits private memory
+    # Field 5 of /proc/self/statm: data and stack, which RLIMIT_DATA limits. 0 if the system is not Linux.
+    return _pages(5) * resource.getpagesize()
 
 
 def _pages(column: int) -> int:
@@ -170,7 +172,9 @@ def memory_limit(root: Path = Path("/")) -> int:
             continue
         folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
         group = Path(path.lstrip("/"))
-        for each in (group, *group.parents):  # in a container, the container's group is the root
+        # The limits of parent groups hold, too. In a container, `group` may be the path on the host, while the mounted
+        # tree begins at the container's own group: then only the last of the parents, the root of the tree, exists.
+        for each in (group, *group.parents):
             with suppress(OSError, ValueError):  # ``max``: no limit
                 limits.append(int((root / "sys/fs/cgroup" / folder / each / name).read_text()))
     return min(limits)

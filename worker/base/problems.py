@@ -239,7 +239,8 @@ def internal_error(error: Exception) -> Problem:
 def shorten(sentences: str) -> Text:
     """Cut a text after about `MAX_TEXT_CHARACTERS` characters, and append the number of characters that are missing.
 
-    A list of column names is cut between two names. Any other option or call in the text is kept whole or left out.
+    Plain text is cut anywhere, and a list of column names between two names. All other placeholders for options and
+    calls (`Way`) are kept whole or left out.
     """
     text = Text(sentences)
     if len(text) <= MAX_TEXT_CHARACTERS:

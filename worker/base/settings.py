@@ -221,7 +221,10 @@ def _without_secrets(url: str) -> str:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Return the settings as rows of a table, with name, default and description, for `glle settings` and its page."""
+    """Return a row for each setting, with its name, default, description and valid values.
+
+    These are the rows that `glle settings` prints, and that the documentation's page of settings shows.
+    """
     fields: dict[str, FieldInfo] = Settings.__pydantic_fields__  # type: ignore[attr-defined] # the decorator adds it
     return tuple(
         Row(

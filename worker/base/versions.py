@@ -102,9 +102,10 @@ def provenance() -> dict[str, str]:
 
 
 def require_numbers(posterior: str, numbers: str) -> None:
-    """Raise the `ProblemError` ``other-numbers`` if another version of the engine's results fitted a posterior.
+    """Raise the `ProblemError` ``other-numbers`` if a posterior was fitted by an engine that computes other numbers.
 
-    `numbers` is that version, in the posterior's record; the present version is `NUMBERS`.
+    `numbers` is the version of numerical results of the engine that fitted the posterior, from the posterior's record.
+    Results of two engines are equal in all bits only if these versions are equal; the present version is `NUMBERS`.
     """
     if numbers != NUMBERS:
         raise refuse(

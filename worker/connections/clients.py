@@ -72,7 +72,9 @@ def connect_cache(
 
 
 def require_login(settings: Settings) -> list[str]:
-    """Check user and password of both Redis servers; return the variables of the servers that do not answer yet.
+    """Check user and password of both Redis servers, and return which of the servers do not answer yet.
+
+    A server is named by the environment variable with its URL: GLLE_REDIS_URL or GLLE_CACHE_URL.
 
     Raises
     ------

@@ -192,7 +192,7 @@ class CircuitBreaker(RetryPolicy):
                 self.log_loss(error)
             raise
         except Exception:
-            self._close()  # an error is an answer, too
+            self._close()  # the circuit: a server that answers with an error is reachable
             raise
         except BaseException:  # the call was cancelled, so the next call may try the server
             if is_trial:

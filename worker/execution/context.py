@@ -95,7 +95,7 @@ class TaskContext:
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return the values (n, d) of a data set, or of the points in the body of the request, which have an id, too.
+        """Return the values (n, d) of a data set; or the points in the body of the request, if their id is given.
 
         With `like`, the columns are in the order of the data set `like`.
         """
@@ -122,7 +122,7 @@ class TaskContext:
         return self.find_result(spec) or self.keep_result(spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
-        """Yield the draws of a posterior at the addresses `keys`, in this order, and report progress."""
+        """Yield the draws of a posterior with the addresses (seed, index, scale ...) in `keys`; report progress."""
         keys, size = list(keys), group_size(posterior)
         for start in range(0, len(keys), size):
             draws, _ = make_draws(posterior, keys[start : start + size])
@@ -142,7 +142,7 @@ class TaskContext:
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
         """Store the result of an analysis of the job's posterior or data set.
 
-        Return the result, with its SHA-256 as metadata ``sha256``.
+        Return `entry` with its SHA-256 as metadata ``sha256``.
 
         A calibration with default parameters is also written to the posterior's record. Raises `ProblemError`:
         ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; or a code such as
@@ -167,10 +167,9 @@ class TaskContext:
         return self.stores.results.find(key)
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a part of an analysis under a key, unless a record in `owners` no longer exists.
+        """Store a part of an analysis under a key, if all records whose ids are in `owners` still exist.
 
-        `owners` are the ids of the records with which the part is deleted. Raises `ProblemError`
-        (``not-finite-result``).
+        The part is deleted with any of these records. Raises `ProblemError` (``not-finite-result``).
         """
         require_finite("embedding", entry)
         self.store(key, _with_digest(entry), owners)
@@ -178,7 +177,7 @@ class TaskContext:
     def store(self, key: str, entry: Entry, owners: Sequence[str]) -> bool:
         """Store an entry (metadata and arrays) as a result of the job; return False if an owner was deleted.
 
-        `owners` are the ids of the records with which the result is deleted.
+        `owners` are the ids of the records that the result is about; the result is deleted with any of them.
         """
         with stage("storing"):
             return self.stores.results.put(
@@ -194,9 +193,9 @@ class TaskContext:
         return self.stores.embeddings.find_entry(id_)
 
     def keep_embedding(self, id_: str, entry: Entry) -> Entry:
-        """Store an embedding, unless its record was deleted.
+        """Store an embedding in its record, the record with the id `id_`, if this record still exists.
 
-        Return the embedding, with its SHA-256 as metadata ``sha256``.
+        In any case, return `entry` with its SHA-256 as metadata ``sha256``.
         """
         require_finite("embedding", entry)
         entry = _with_digest(entry)

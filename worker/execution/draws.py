@@ -35,7 +35,10 @@ def limited_drawing(posterior: Posterior) -> AbstractContextManager[object]:
 
 
 def untouched_bytes(n_points: int) -> int:
-    """Return how many bytes the solver allocates for draws of `n_points` points, but never uses (`limited_work`)."""
+    """Return how many bytes the solver allocates for draws of `n_points` points, but never uses.
+
+    They take no memory, but count in the system's limit on allocations, so `limited_work` adds them to the limit.
+    """
     return _UNTOUCHED * n_points
 
 
@@ -51,7 +54,8 @@ def group_size(posterior: Posterior) -> int:
 def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
     """Return the addresses of the draws that can be computed together with the draw `key`, which comes first.
 
-    Draws are computed in groups of `size` consecutive indices, in SIMD lanes; the first index is a multiple of `size`.
+    An address is all that determines a draw, such as its seed and index. Draws are computed in groups of `size`
+    consecutive indices, in SIMD lanes; the first index is a multiple of `size`.
     """
     first = key.index - key.index % size
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
@@ -80,7 +84,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
 
 
 def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> dict[DrawAddress, Entry]:
-    """Return the form in which draws are cached, by their addresses; each draw took `seconds`."""
+    """Return the form in which draws are cached, by their addresses (`keys`); each draw took `seconds`."""
     return {
         key: Entry(draw_meta(key, draw, seconds), {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
         for key, draw in zip(keys, draws, strict=True)
@@ -90,7 +94,7 @@ def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: fl
 def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
     """Return the form in which m draws of a job are stored: embeddings (m, n, p), eigenvalues (m, p) and metadata.
 
-    `drawn` has the address, the draw and the seconds of each draw.
+    `drawn` has for each draw its address (seed, index, scale ...), the draw, and the seconds that it took.
     """
     return Entry(
         {"draws": [draw_meta(*each) for each in drawn]},
@@ -102,7 +106,7 @@ def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
 
 
 def draw_meta(key: DrawAddress, draw: Draw, seconds: float) -> dict[str, Any]:
-    """Return the metadata of a draw: address, diagnostics, seconds, and a digest of the draw.
+    """Return the metadata of a draw: its address (`key`), diagnostics, seconds, and a digest of the draw.
 
     The digest also covers address and diagnostics, but not the seconds, which differ each time.
     """

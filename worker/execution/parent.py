@@ -53,7 +53,8 @@ from worker.stores import Stores, process_stores
 
 RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
 REMIND_SECONDS = 1.5  # pause between two signals to stop; RQ ignores a signal within a second of the last one
-# The queues of each RQ worker, in order of precedence. One takes no batch tasks, so that they cannot occupy both.
+# The queues of the two RQ workers, in order of precedence. The worker "quick" takes no batch tasks, so that batch tasks
+# cannot occupy both workers.
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}
 WARMUP_POINTS = 100  # a fit of this many points loads the code of the engine before the fork
 SWEPT = "glle:swept"  # key that exists for one heartbeat after a worker has begun a sweep of the queue

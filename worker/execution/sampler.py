@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 2.0  # longest single wait for requests, which must be shorter than the socket timeout
 FLUSH_SECONDS = 1.0  # pause between two writes of counters to Redis
-MIN_GROWTH_BYTES = 2**28  # a sampler may grow by at least `GROWTH` times these bytes before it is replaced
+# A sampler is replaced when its memory has grown by more than `GROWTH` times the bytes of posteriors that it may keep,
+# or `GROWTH` times this many bytes if this is more.
+MIN_GROWTH_BYTES = 2**28
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
 IDLE_SECONDS = 300.0  # a posterior that was not used for this long is dropped from memory
 # A sampler is killed if draws that are computed together take longer. Jobs make draws that should take over a second.
@@ -54,12 +56,14 @@ HUNG_SECONDS = 15.0
 # A sampler reads requests ahead, so that it can compute `LANES` draws of one posterior together: at most this many
 # seconds of work, and this many times `LANES` requests.
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8
-# Requests for the draws that were computed last are answered without drawing for this long: they may not be cached yet.
+# For this long, a request for a draw that was among those computed last is not computed again. The draw may not be in
+# the cache yet when the request arrives, but it is when the request is answered.
 LATEST_SECONDS = 1.0
 
 SOLVER_FACTOR = 4  # memory of a posterior with its solver, as a multiple of the bytes of the posterior's arrays
 
-# Stands for "none" in place of the draws that were computed last: posterior's id, addresses of draws, monotonic time.
+# Stands for "none" in place of the draws that were computed last, which are described by the id of their posterior,
+# their addresses, and the monotonic time.
 NO_GROUP: tuple[str, frozenset[DrawAddress], float] = ("", frozenset(), 0.0)
 
 log = logging.getLogger(__name__)
@@ -218,8 +222,8 @@ class SamplerLoop:
     def _draw(self, batch: DrawBatch) -> None:
         """Answer a batch of requests.
 
-        Nothing is drawn if the draws were among those computed last: the answer is then that they are cached. If draws
-        of this posterior are slow, the answer is that a job should make them.
+        If the draws were among those that this sampler computed last, nothing is drawn: the answer is that the draws
+        are in the cache. If draws of this posterior are slow, the answer is that a job should make them.
         """
         posterior, latest, drawn_at = self._latest
         is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
@@ -260,10 +264,11 @@ class SamplerLoop:
                 self._has_drawn(batch.select([key]), posterior, [key])
 
     def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
-        """Make the draws `keys`, which begin with the draws of a batch; the writer thread then answers the batch.
+        """Make the draws `keys`, and let the writer thread answer the batch; return whether the batch is finished.
 
-        Return False if several draws fail together, so that the caller tries each alone. The request for a single draw
-        that fails is refused, and the return value is True.
+        `keys` begins with the draws that the batch asks for; draws that were not asked for yet may follow. If several
+        draws fail together, nothing is answered, and False is returned, so that the caller tries each draw alone. If a
+        single draw fails, its requests are refused, and True is returned.
         """
         signal.setitimer(signal.ITIMER_REAL, HUNG_SECONDS)  # SIGALRM ends the process, also within compiled code
         try:
@@ -309,9 +314,9 @@ class SamplerLoop:
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
         """Publish the answers to a batch, and cache the draws.
 
-        Answers that contain the draws are published first. Answers without the draws, which are large, are published
-        after the draws are cached, because API processes read the draws from the cache. If a server does not answer,
-        the requests stay in their streams, and are claimed again after `LEASE_SECONDS`.
+        The answers contain the draws if these are small, and are then published before the draws are cached. API
+        processes read large draws from the cache, so the answers are then published after the draws are cached. If a
+        server does not answer, the requests stay in their streams, and are claimed again after `LEASE_SECONDS`.
         """
         try:
             entries = draw_entries(keys, draws, seconds)

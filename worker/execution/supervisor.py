@@ -114,7 +114,7 @@ class Child:
             return False
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:  # other code has reaped the process
+        except ChildProcessError:  # other code has reaped the process, so its status is lost: assume exit code 1
             pid, status = self.pid, 1 << 8
         if not pid:
             return False
@@ -228,7 +228,8 @@ class Supervisor:
         """Stop children, and wait until all of their processes have ended.
 
         SIGTERM lets a child finish its work. After `grace` seconds, or if this process gets a second signal to stop,
-        children must stop at once: disposable ones are killed, and others get SIGTERM again until they are killed
+        children must stop at once. Children that were added with `is_disposable`, because no harm is done if they are
+        killed, are then killed. All others get SIGTERM again, so that they can stop their own children, and are killed
         `KILL_SECONDS` later. `tick` is called repeatedly in the meantime.
         """
         children = list(children)

@@ -48,7 +48,7 @@ AWAY_SECONDS = 300.0  # a task waits at most this long for a Redis server; then 
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts of a task that waits for a Redis server
 BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory limit of a batch task
 
-Work = Callable[[TaskContext], Job | None]  # works on a job; returns the job afterwards, or None without a record
+Work = Callable[[TaskContext], Job | None]  # works on a job; returns the job afterwards, or None if it has no record
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def _points(stores: Stores, job: Job) -> int:
 
 
 def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
-    """Fail a job with the problem that describes the error of its task; return the job, or None without a record.
+    """Fail a job with the problem that describes the error of its task; return the job, or None if it has no record.
 
     If this fails, too, for example by a timeout, the second error is recorded instead: if it were raised, RQ would
     repeat the task.
@@ -224,10 +224,11 @@ class _Shard:
             self.stores.queue.enqueue_others(self.job)
 
     def report(self, count: int) -> Job | None:
-        """Write the number of finished steps of the shard, and return the job.
+        """Write the number of finished steps of the shard to the job's record, and return the job.
 
-        If this completes a draws job, the job has succeeded. Raises `worker.jobs.store.Cancelled` if the job was
-        cancelled, has ended otherwise, or has no record.
+        When all shards of a draws job are finished, this also sets the job's status to ``succeeded``. An analysis goes
+        on: one more task combines its parts. Raises `worker.jobs.store.Cancelled` if the job was cancelled, has ended
+        otherwise, or has no record.
         """
         self._reported = time.monotonic()
         return self.stores.jobs.advance(self.job.id, self.number, count)
@@ -253,7 +254,7 @@ def _draw_shard(shard: _Shard) -> Job | None:
 
 
 def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddress, Draw, float]]:
-    """Make the draws of one task; return (address, draw, seconds) for each, and report progress every few draws.
+    """Make the draws `keys` of one task; return (key, draw, seconds) for each, and report progress every few draws.
 
     The last draw is not reported here, because the task is only complete when the result is stored.
     """

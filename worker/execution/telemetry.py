@@ -33,8 +33,9 @@ class TaskTelemetry:
     Parameters
     ----------
     kind
-        Label of a sampler's stages in the counters; each stage is counted at once. Empty for a task, whose stages are
-        summed up and counted when the task ends, with the kind of the job as label.
+        For a sampler, the label of its stages in the counters; a stage is counted as soon as it ends. For a task, an
+        empty text: the seconds of its stages are summed up, and counted when the task ends, with the kind of the job as
+        label.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class TaskTelemetry:
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
 
     def record_stage(self, name: str, seconds: float) -> None:
-        """Count seconds of a stage: in a sampler at once, and in a task when the task ends (`end`)."""
+        """Add seconds of the stage `name` to the counters: in a sampler now, in a task when the task ends (`end`)."""
         if self._kind:
             self.counts.observe("task_seconds", self._kind, name, seconds=seconds)
         else:
@@ -135,7 +136,10 @@ def record_stages(seconds: Mapping[str, float]) -> None:
 
 
 def count_draws(draws: Sequence[Draw]) -> None:
-    """Count draws by the solver that made them, and by the solvers whose results the acceptance test has rejected."""
+    """Count each draw for the solver that made it, and as rejected for each solver that tried before.
+
+    A solver's result is rejected if it fails the engine's accuracy test; another solver then makes the draw.
+    """
     if (active := _ACTIVE.get()) is None:
         return
     for draw in draws:

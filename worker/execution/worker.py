@@ -150,8 +150,8 @@ class TaskWorker(RqWorker):
     ) -> tuple[RqJob, Queue] | None:
         """Return the next task and its queue, or None if there is none.
 
-        A batch task goes back to its queue while the other RQ worker runs a long task; only interactive tasks are then
-        taken for a while.
+        A parent has two RQ workers, of which only one at a time may run a long task. While the other one does, a batch
+        task goes back to its queue, and only interactive tasks are taken for `LOCK_RETRY_SECONDS`.
         """
         dequeued = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
         while dequeued is not None and dequeued[1].name == BATCH and not self._long_task_lock.try_acquire():
@@ -211,7 +211,10 @@ class TaskWorker(RqWorker):
             os.killpg(pid, signal.SIGKILL)
 
     def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
-        """Return the seconds without a heartbeat until a task counts as abandoned (RQ: the interval and a minute)."""
+        """Return after how many seconds without a heartbeat a task counts as abandoned: four heartbeat intervals.
+
+        RQ itself would wait for one interval and a minute.
+        """
         del job, working_time
         return int(self.job_monitoring_interval * MAX_MISSED_HEARTBEATS)
 
@@ -242,8 +245,8 @@ class TaskWorker(RqWorker):
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """End the execution of a task; also remove the task from RQ's list of dequeued tasks.
 
-        RQ itself leaves the tasks of killed work-horses in this list, and the tasks of a worker of two queues that was
-        waiting for one of them only.
+        RQ itself leaves a task in this list if the work-horse was killed before it had removed the task; and if the
+        worker has two queues, but took the task while it waited for one of them only (`dequeue_job_and_maintain_ttl`).
         """
         super().cleanup_execution(job, pipeline, execution)
         pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
@@ -351,9 +354,10 @@ def begin_work_horse(parent: int) -> None:
 
 
 def batch_parts(job: Job) -> PartsSharding | None:
-    """Return how an interactive job is divided into shards when it becomes a batch job; None if it stays one task.
+    """Return how an analysis is divided into shards, one for each task, when its interactive job becomes a batch job.
 
-    None is returned for draws, too, because their specification already has a division.
+    Return None if one task does the whole job. For draws, too, None is returned, because the specification of a draws
+    job says how the draws are divided (`DrawsSpec`).
     """
     if job.kind in {"fit", "draws"}:
         return None

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Entry
 
 DRAWN = "glle:drawn"  # prefix of the names of the channels for answers
-TURNS = "glle:draws"
+TURNS = "glle:draws"  # the sorted set of the tenants with requests, in the order of their turns
 STREAM = "glle:draws:"  # prefix of the keys of the streams
-BELL = "glle:bell"
+BELL = "glle:bell"  # the list on which idle samplers block
 MAX_RINGS = 64  # maximum length of the list `BELL`; while it is full, further requests wake no idle sampler
 # A tenant with fewer waiting requests may send one more, without a count of the requests of all tenants.
 ALWAYS_ACCEPTED = 100
@@ -83,9 +83,14 @@ _IS_PENDING = """
 return redis.call('ZSCORE', KEYS[2], ARGV[1]) and #redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2]) or 0
 """
 
-# Delivers new requests to a sampler, from the tenants in turn. KEYS: `TURNS`, `BELL`. ARGV: the consumer group, the
-# sampler, the maximum number of requests, and how many requests a tenant may always have in its turn. Returns
-# (stream, entries) for each tenant with new requests.
+# Delivers new requests to a sampler, from the tenants in turn. KEYS: `TURNS`, `BELL`.
+# ARGV:
+#   1  the consumer group
+#   2  the sampler
+#   3  the maximum number of requests, of all tenants together
+#   4  a number of requests of one tenant that are delivered in its turn, even if the maximum, divided by the number of
+#      tenants, is lower
+# Returns (stream, entries) for each tenant with new requests.
 _TAKE = f"""
 local tenants = redis.call('ZRANGE', KEYS[1], 0, -1)
 local left, found = tonumber(ARGV[3]), {{}}
@@ -136,7 +141,7 @@ class DrawRequest:
     name
         Posterior, source and alignment, joined by spaces; equal for requests that can be drawn together.
     key
-        Address of the draw within the posterior.
+        Address of the draw: its seed, index, scale, source and alignment.
     metadata
         Mapping with the id of the HTTP request, as in `task_metadata`.
     reply
@@ -170,7 +175,7 @@ class DrawBatch:
 
     @property
     def keys(self) -> list[DrawAddress]:
-        """Addresses of the requested draws, each once, in the order of the requests."""
+        """Addresses (seed, index, scale ...) of the requested draws, each once, in the order of the requests."""
         return list(dict.fromkeys(request.key for request in self.requests))
 
     def seconds_since_sent(self) -> float:
@@ -178,7 +183,7 @@ class DrawBatch:
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
-        """Return a batch with the requests for the draws at these addresses."""
+        """Return a batch with the requests for the draws with these addresses (seed, index, scale ...)."""
         selected = set(keys)
         return DrawBatch([request for request in self.requests if request.key in selected])
 
@@ -293,7 +298,9 @@ class DrawStream:
         if requests or not seconds:
             return requests
         has_rung = self._client.blpop([BELL], seconds) is not None
-        self._has_all = False  # the next call checks for requests, because the server may have evicted `BELL`
+        # The next call reads the streams before it waits again: a request may have come without ringing, because the
+        # server may evict the list `BELL`.
+        self._has_all = False
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
@@ -337,14 +344,15 @@ class DrawStream:
         problem: Problem | None = None,
         entries: Mapping[DrawAddress, Entry] | None = None,
     ) -> None:
-        """Remove the requests of a batch from their streams, and publish the answer, which contains small draws.
+        """Remove the requests of a batch from their streams, and publish the answer, which may contain the draws.
 
         Parameters
         ----------
         problem
             Why the requests are refused.
         entries
-            The draws, by their addresses; draws larger than `MAX_SENT_BYTES` are left out of the answer.
+            The draws, by their addresses. The answer contains those of at most `MAX_SENT_BYTES`; API processes read
+            larger draws from the cache.
 
         """
         if not batch.requests:
@@ -367,10 +375,19 @@ class DrawStream:
                     self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
 
     def _claim(self, stream: str, entry: Mapping[str, Any], *, of_predecessor: bool) -> DrawRequest | None:
-        """Claim a request, which counts as one more delivery, and return it; `entry` is an item of XPENDING's reply.
+        """Claim a request, which counts as one more delivery, and return it.
 
         Returns None if the request was answered or claimed meanwhile. After `MAX_DELIVERIES` deliveries, refuses the
         request and returns None.
+
+        Parameters
+        ----------
+        entry
+            An item of XPENDING's reply, for the request.
+        of_predecessor
+            Whether this sampler's predecessor, which has ended, had the request. Otherwise the request is only claimed
+            if its sampler has had it for more than `LEASE_SECONDS`.
+
         """
         idle = 0 if of_predecessor else 1000 * LEASE_SECONDS
         claimed: Any = None
@@ -519,7 +536,10 @@ class RequestsInHand:
 
     @property
     def next_size(self) -> int:
-        """Number of requests for the posterior whose turn is next, of which `pop` returns a batch; 0 if none wait."""
+        """Number of requests in hand for the posterior whose turn is next; 0 if there are none.
+
+        The next call of `pop` may return only some of these requests.
+        """
         return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
 
     def pop(self, size: int) -> DrawBatch:

@@ -73,8 +73,13 @@ local function refusal(tenant, limit, all_limit)
 end
 """
 
-# Removes the record of one ended job, or a tenant's expired and surplus records of ended jobs. ARGV: tenant, now, bytes
-# that the remaining records may have (0: unlimited), maximum number of records to remove, id of the one job or "".
+# Removes the record of one ended job, or a tenant's expired and surplus records of ended jobs.
+# ARGV:
+#   1  tenant
+#   2  present time, in milliseconds since 1970
+#   3  bytes that the remaining records may have; 0: unlimited
+#   4  maximum number of records to remove
+#   5  id of the one job, or an empty text
 # Returns the number of removed records; 0 if the one job is open.
 REMOVE = f"""
 {_LISTS}
@@ -95,11 +100,23 @@ local function share(record, priority)
 end
 """
 
-# Creates a job, or returns the job that holds the claim. KEYS: claim, record of the new job.
-# ARGV: 1 prefix of the keys of records; 2 id; 3 member of the index; 4 seconds until the claim expires; 5 statuses in
-# which the holder of the claim is returned, with commas between and around; 6 priority; 7 limit of the tenant's open
-# jobs (see `may_hold`); 8 limit of all open jobs; 9 limit of the bytes of the tenant's ended records (0: unlimited);
-# 10 1 if the server is full; 11 tenant; 12 now; then fields and values of the record.
+# Creates a job, unless an equal request has created a job that can be shared: then returns this job. Equal requests
+# have one claim: a key with the id of the job that was created last for these requests.
+# KEYS: the claim; the record of the new job.
+# ARGV:
+#   1  prefix of the keys of records
+#   2  id of the new job
+#   3  member of the index (`INDEX`)
+#   4  seconds until the claim expires
+#   5  statuses in which a job can be shared, with commas between and around
+#   6  priority
+#   7  limit of the tenant's open jobs (see `may_hold`)
+#   8  limit of the open jobs of all tenants
+#   9  limit of the bytes of the tenant's ended records; 0: unlimited
+#  10  1 if the server is full, otherwise 0
+#  11  tenant
+#  12  present time, in milliseconds since 1970
+#  13  and later: fields and values of the record
 # Returns the id and the `FIELDS` of the job, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. A creation also
 # removes up to `MAX_REMOVED_RECORDS` expired or surplus records.
 CREATE = f"""
@@ -127,10 +144,10 @@ count_entered(redis.call('HGET', KEYS[2], 'kind'), 'queued')
 return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 """
 
-# Changes a record, if the job's status allows the change. KEYS: record. ARGV: the change as JSON, now in milliseconds,
-# now in ISO format, seconds to keep an ended record. A change has an `action`, the `fields` to set, and for a new
-# status `moves`, a mapping from old to new status. Returns the old status, the new status and the `FIELDS` of the
-# record; nothing if there is no record.
+# Changes a record, if the job's status allows the change. KEYS: record. ARGV: the change as JSON; the present time, in
+# milliseconds since 1970 and in ISO format; seconds to keep an ended record. A change has an `action`, the `fields` to
+# set, and for a new status `moves`, a mapping from old to new status. Returns the old status, the new status and the
+# `FIELDS` of the record; nothing if there is no record.
 #
 #   move      change the status
 #   progress  set fields while the job runs

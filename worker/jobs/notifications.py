@@ -163,5 +163,5 @@ class _Subscription:
 
 
 def _job_outcomes(message: bytes) -> Mapping[str, None]:
-    """Parse a message about an ended job: return the job's id with None, because the message says nothing else."""
+    """Return {job id: None} for a message that a job has ended: None, because the message does not say how it ended."""
     return {text(message): None}

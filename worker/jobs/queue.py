@@ -144,7 +144,8 @@ class TaskQueue:
             job = self._jobs.get(task.args[0])
             pipeline.multi()
             end_execution(pipeline)
-            if job is not None and job.queue == BATCH:  # the transaction is repeated because its reply was lost
+            # The job is a batch job already: a first attempt of this transaction was executed, but its reply was lost.
+            if job is not None and job.queue == BATCH:
                 return
             self._delete([task], pipeline)
             if job is None or not job.is_open:
@@ -178,7 +179,10 @@ class TaskQueue:
         return True
 
     def release(self, task: RqJob) -> None:
-        """Call this when a task for which `prolong` returned True has ended: its tenant may have another batch task."""
+        """Free the slot of an interactive task that went on as a batch task (`prolong`), after the task has ended.
+
+        A batch task of its tenant that RQ has held back can then enter the queue.
+        """
         self._batches(task).release_and_enqueue(task.id)
 
     def abandon(self, worker: str) -> None:
@@ -188,7 +192,10 @@ class TaskQueue:
                 self._client.zadd(queue.started_job_registry.key, {text(execution): 1}, xx=True)
 
     def _batches(self, task: RqJob) -> RateLimitRegistry:
-        """Return RQ's rate limit for the batch tasks of the tenant to which an interactive task belongs."""
+        """Return RQ's limit on how many batch tasks of one tenant wait or run at once.
+
+        The tenant is the one to which `task` belongs, which is an interactive task.
+        """
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
     def repair(self, job: Job) -> Job:
@@ -385,14 +392,14 @@ class TaskQueue:
         return {id_ for registry in registries for id_ in registry.get_job_ids(cleanup=False)}
 
     def _delete(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
-        """Add commands to a transaction that remove tasks, as `_leave` does, and delete RQ's records of the tasks."""
+        """Add commands to a transaction that remove tasks (`_leave`), and delete RQ's records of these tasks."""
         self._leave(tasks, pipeline)
         for task in tasks:
             result = Result.get_key(task.id)  # type: ignore[no-untyped-call] # of RQ
             pipeline.delete(task.key, task.dependents_key, task.dependencies_key, result)
 
     def _leave(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
-        """Add commands to a transaction that remove tasks from queues, rate limits and RQ's registries.
+        """Add commands to a transaction that remove tasks from their queues, rate limits and RQ's registries.
 
         Tasks that depend on the removed tasks stay.
         """
@@ -410,12 +417,18 @@ class TaskQueue:
             limit.acquire_and_enqueue(limit.concurrency, pipeline=pipeline)
 
     def _limit(self, job: Job) -> RateLimit:
-        """Return RQ's rate limit for the tasks of a job: one for each tenant and queue, with the number of slots."""
+        """Return RQ's rate limit for the tasks of a job: how many tasks of its tenant may wait in the queue or run.
+
+        There is one limit for each tenant and queue, and one for a tenant's shards of draws in the queue `BATCH`.
+        """
         key = f"{job.queue}:{job.tenant}{_DRAWS_SUFFIX if (job.kind, job.queue) == ('draws', BATCH) else ''}"
         return RateLimit(key, self._shares()(key))
 
     def _shares(self) -> Callable[[str], int]:
-        """Return a function from the key of a rate limit to the number of slots, given the workers that live now."""
+        """Return a function that maps the key of a rate limit to its number of slots: how many tasks may wait or run.
+
+        The number depends on how many workers live now, when this method is called (`allowed_tasks`).
+        """
         workers, has_keys = self.live_workers(), self._has_keys()
         return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS_SUFFIX))
 

@@ -47,7 +47,10 @@ class SafeJob(RqJob):
 
 
 class TaskList(Queue):
-    """An RQ queue that adds tasks with a rate limit in the caller's transaction, which RQ itself does not support."""
+    """An RQ queue that can add tasks with a rate limit in a transaction of the caller, which RQ itself refuses.
+
+    A rate limit is how many tasks of one tenant may wait in the queue or run at once; RQ holds back further tasks.
+    """
 
     job_class = SafeJob
 

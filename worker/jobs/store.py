@@ -60,7 +60,8 @@ __all__ = ["OPEN_STATUSES", "Cancelled", "Job", "JobStore", "Kind", "Status", "j
 
 RECORDS_PER_READ = 100  # `JobStore.iterate` reads this many records at a time
 SWEEP_TENANTS = 20  # a sweep trims the records of this many tenants, chosen at random
-NO_QUOTA = Quota(records=0)  # the quota of a store without a tenant, as workers use it
+# For a store without a tenant, as in a worker; 0 means that the records of ended jobs may have any number of bytes.
+NO_QUOTA = Quota(records=0)
 SWEEP_RECORDS = 500  # maximum number of a tenant's expired or surplus records that one sweep removes
 
 
@@ -260,7 +261,7 @@ class JobStore:
         Parameters
         ----------
         before
-            Cursor of a job, after which the list goes on.
+            Cursor of the last job that the caller has: only older jobs follow. None begins with the newest job.
         status, kind
             Select the jobs with this status and kind; None selects all.
 
@@ -359,10 +360,8 @@ class JobStore:
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
         """Write the number of finished steps of a shard (the part of a job that one task makes); return the job.
 
-        A lower number than before changes nothing.
-
-        If this completes all steps of a draws job, the job has succeeded. Raises `Cancelled` if the job was cancelled,
-        has ended otherwise, or has no record.
+        A lower number than before changes nothing. When all steps of a draws job are finished, this also sets the job's
+        status to ``succeeded``. Raises `Cancelled` if the job was cancelled, has ended otherwise, or has no record.
         """
         _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
         if status not in {"running", "succeeded"}:
@@ -379,12 +378,12 @@ class JobStore:
     def succeed(self, id_: str, **progress: int) -> Job | None:
         """Set the status of a running job to ``succeeded``, even if the job was just cancelled: the work is done.
 
-        Write `done` and `total` if given. Return the job, or None without a record.
+        Write `done` and `total` if given. Return the job, or None if it has no record.
         """
         return self._move(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
 
     def fail(self, id_: str, problem: Problem) -> Job | None:
-        """Set the status of an open job to ``failed``, with the problem; return the job, or None without a record."""
+        """Set an open job to ``failed``, with the problem; return the job, or None if it has no record."""
         moves = dict.fromkeys(OPEN_STATUSES, "failed")
         return self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
@@ -398,9 +397,10 @@ class JobStore:
         return self.fetch(id_)
 
     def finish_cancel(self, id_: str, pipeline: Pipeline | None = None) -> Job | None:
-        """Set a job with the status ``cancelling`` to ``cancelled``, after its work has stopped; return the job.
+        """Set a job with the status ``cancelling`` to ``cancelled``, after its work has stopped.
 
-        With a `pipeline`, only add the commands to its transaction. Then, and without a record, return None.
+        Return the job, or None if it has no record. With a `pipeline`, only add the command to its transaction, and
+        return None.
         """
         return self._move(id_, {"cancelling": "cancelled"}, pipeline, stage="cancelled")
 
@@ -426,7 +426,20 @@ class JobStore:
     ) -> tuple[str | None, str | None, Job | None]:
         """Change a record by the script `lua_scripts.CHANGE`; return the old status, the new status and the job.
 
-        With a `pipeline`, only add the script to its transaction. Then, and without a record, all three are None.
+        All three are None if there is no record. With a `pipeline`, the script is only added to its transaction, and
+        all three are None, too.
+
+        Parameters
+        ----------
+        action
+            What the script does: ``move``, ``progress`` or ``count``.
+        fields
+            Fields of the record to set.
+        moves
+            For ``move``: a mapping from old to new status.
+        arguments
+            For ``count``: `shard`, the field with the number of finished steps of a shard, and `count`, this number.
+
         """
         flat = [str(item) for item in _flat(fields)]
         change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **arguments})
@@ -442,8 +455,8 @@ class JobStore:
     ) -> Job | None:
         """Change the status by `moves`, a mapping from old to new status, and write fields; return the job.
 
-        A status that `moves` does not name stays, and so do the fields. With a `pipeline`, only add the script to its
-        transaction. Then, and without a record, return None.
+        If `moves` does not name the job's status, nothing changes. Return None if the job has no record. With a
+        `pipeline`, the script that makes the change is only added to its transaction, and None is returned, too.
         """
         return self._change(id_, "move", fields, moves, pipeline)[2]
 

@@ -22,9 +22,10 @@ def task_metadata() -> dict[str, str]:
 
 @contextmanager
 def on_behalf(task_metadata: Mapping[str, str], job: str) -> Iterator[None]:
-    """During the context, let log lines have the ids of a job and of an HTTP request, and new tasks the request's id.
+    """While the context lasts, log lines have the id of a job, and the id of the HTTP request that asked for its work.
 
-    `job` is the id of the job, and the member ``request_id`` of `task_metadata` the id of the request.
+    Tasks that are enqueued meanwhile also get the id of the request. `job` is the id of the job; `task_metadata` has
+    the id of the request as ``request_id``.
     """
     request_token = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
     job_token = JOB_ID.set(job)

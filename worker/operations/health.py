@@ -106,7 +106,8 @@ def _queue_state(stores: Stores, name: str) -> QueueState:
     limited = [registry.get_rate_limited_job_ids() for registry in _limits(stores, name)]
     first = queue.get_job_ids(0, 1)
     tasks = fetch_tasks(stores.client, [*first, *(ids[0] for ids in limited if ids)])
-    # A task that waited behind its tenant's limit gets a new `enqueued_at` when it enters the queue.
+    # A task that RQ holds back for its tenant's limit gets `enqueued_at` only when it enters the queue, and has waited
+    # since `created_at`.
     times = [task.enqueued_at or task.created_at for task in tasks if task is not None]
     oldest = max(((now - since).total_seconds() for since in times), default=0.0)
     running = queue.started_job_registry.get_job_count(cleanup=False)
@@ -114,7 +115,10 @@ def _queue_state(stores: Stores, name: str) -> QueueState:
 
 
 def _limits(stores: Stores, name: str) -> list[RateLimitRegistry]:
-    """Return the rate limits of a queue; each has the tasks that RQ holds back because of their tenant's limit."""
+    """Return RQ's rate limits for a queue: how many tasks of each tenant may wait there or run.
+
+    From a limit one can also read the ids of the tenant's tasks that RQ holds back.
+    """
     return [registry for registry in RateLimitRegistry.all(stores.client) if registry.key.startswith(f"{name}:")]
 
 
@@ -195,7 +199,10 @@ def _queue_server(client: redis.Redis) -> Check:
 
 @lru_cache(8)
 def _probe_server(client: redis.Redis, period: int) -> None:
-    """Make a test write to a server, once for each `period`: `lru_cache` remembers a success, but not an error."""
+    """Make a test write to a server, at most once in each period of `PROBE_SECONDS`; `period` is its number.
+
+    `lru_cache` remembers a success for the rest of the period, but no error: a failed write is tried again.
+    """
     client.set(PROBE, period, ex=PROBE_TTL)
 
 
@@ -220,7 +227,10 @@ def data_folder(folder: Path) -> Check:
 
 @lru_cache(8)
 def _probe_folder(folder: Path, period: int) -> None:
-    """Make a test write to a folder, once for each `period`: `lru_cache` remembers a success, but not an error."""
+    """Make a test write to a folder, at most once in each period of `PROBE_SECONDS`; `period` is its number.
+
+    `lru_cache` remembers a success for the rest of the period, but no error: a failed write is tried again.
+    """
     del period
     probe(folder)
 

@@ -35,7 +35,7 @@ class Permissions:
             connection.read_response()
 
         def refusal(*words: str) -> str:
-            """Return the server's message if the user lacks a permission, otherwise an empty text."""
+            """Return the server's message if the user may not run a command, such as ("SET", "key", "1"), else ""."""
             try:
                 ask("MULTI")
                 ask(*words)
@@ -52,7 +52,7 @@ class Permissions:
                     return bool(refusal(*command.split("|"), *[f"{self.channels[0]}doctor"] * count))
                 except ResponseError as error:
                     if "number of arguments" not in str(error):
-                        # Refused for another reason, such as a command that transactions do not allow: permitted.
+                        # The reason is no missing permission; transactions do not allow this command, for example.
                         break
             return False
 

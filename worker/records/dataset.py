@@ -109,9 +109,10 @@ def content_digest(
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Return whether labels are floats, such as 0 and 1e-310, whose bytes are also valid texts of two characters.
+    """Return whether labels are floats whose bytes could just as well be the bytes of texts.
 
-    numpy stores a character of a text in four bytes.
+    A float64 has eight bytes, as many as a text of two characters, each of which numpy stores in four bytes. Few floats
+    are also valid characters; 0 and 1e-310 are.
     """
     if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False

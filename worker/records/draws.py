@@ -145,17 +145,20 @@ class DrawsSpec:
     def result_key(self, posterior: str, shard: int) -> str:
         """Return the key under which the draws that task number `shard` makes are stored as one result.
 
-        `scales` must be numbers: `at` first replaces ``auto``.
+        The key is made from all parameters. If one of the `scales` is ``auto``, first replace it by a number with `at`.
         """
         return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:
-        """Return the addresses of the draws that task number `shard` makes, in the order of the result."""
+        """Return the addresses (seed, index, scale ...) of the draws that task number `shard` makes.
+
+        They are in the order of the result.
+        """
         start = shard * self.per_shard
         return [self.key(start + i) for i in range(self.shard_size(shard))]
 
     def key(self, position: int) -> DrawAddress:
-        """Return the address of the draw at a position of the result, from 0 to `total` - 1."""
+        """Return the address (seed, index, scale ...) of the draw at a position of the result: 0 to `total` - 1."""
         number, index = divmod(position, self.n_draws)
         scale = self.scales[number]
         assert scale != AUTO

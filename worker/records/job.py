@@ -123,7 +123,10 @@ class Job:
 
     @property
     def inline(self) -> str | None:
-        """Id by which `spec` names the points in the body of the request; None if the body had no points."""
+        """Id that `spec` has for the points in the body of the request; None if the body had no points.
+
+        The points are in the job's record, so this is not the id of a stored data set.
+        """
         return (self.spec.get("coordinates") or self.dataset) if self.is_inline else None
 
     @property

@@ -119,7 +119,10 @@ def _limits(text: str) -> dict[str, int]:
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the error for a new file of `nbytes`, if a tenant that stores `stored` bytes may only store `allowed`."""
+    """Return the error for a new file of `nbytes` bytes that does not fit into a tenant's quota.
+
+    The tenant stores `stored` bytes already, and may store `allowed` bytes.
+    """
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
@@ -176,10 +179,15 @@ def _share_exceeded(
 
     Parameters
     ----------
+    quota
+        Name of the limit in GLLE_QUOTAS, such as ``jobs``.
     noun
         What the tenant holds, in the plural, for the message.
-    limit, total
-        The tenant's limit, a number from GLLE_QUOTAS or `SHARE`; and how much all tenants together may hold.
+    limit
+        The tenant's limit: a number from GLLE_QUOTAS; or `SHARE` if none is set, so that the limit depends on how much
+        is free.
+    total
+        How much all tenants together may hold.
 
     """
     allowed = allowed_of(limit, total)

@@ -42,7 +42,8 @@ SHARE, UNLIMITED = -1, 0  # special values of a limit; a positive limit is the a
 # An API process has at most this many requests in progress, bodies that arrive, and requests that wait for jobs.
 MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270
 MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # limits of the deployment on open jobs, and on waiting requests for single draws
-HELD = "glle:shares"  # hash in the cache's Redis: for each API process, JSON with a time and what tenants hold
+# Hash in the cache's Redis: for each API process, JSON with a time, and how much of each resource each tenant holds.
+HELD = "glle:shares"
 HELD_MS = 5000  # milliseconds after which what a process has published is ignored
 
 # Lua: whether a tenant that holds `held` may hold one more, if all tenants hold `used` of `total`.
@@ -76,12 +77,19 @@ def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> boo
 
 
 def allowed_of(limit: int, total: int) -> int:
-    """Return how much of `total` a tenant may hold while no other tenant holds anything; `limit` as for `may_hold`."""
+    """Return how much of `total` a tenant may hold while no other tenant holds anything.
+
+    `limit` is the amount that the tenant may hold; `SHARE` for its share of what is free, which is then three quarters
+    of `total`; or `UNLIMITED`.
+    """
     return total * SHARE_FACTOR // (SHARE_FACTOR + 1) if limit == SHARE else limit or total
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return which fraction of its limit a tenant uses: `held`, divided by what it may hold if others hold nothing."""
+    """Return how near a tenant is to its limit: `held`, divided by the most that the tenant may hold.
+
+    The most is how much of `total` its `limit` allows while no other tenant holds anything (`allowed_of`).
+    """
     return held / max(1, allowed_of(limit, total))
 
 
@@ -102,7 +110,8 @@ class Share:
     total
         Total amount of the resource.
     limit
-        Returns the limit of a tenant, as for `may_hold`.
+        Returns the limit of a tenant: the amount that the tenant may hold; `SHARE` for its share of what is free; or
+        `UNLIMITED`.
 
     Attributes
     ----------
@@ -166,7 +175,10 @@ class Shares:
         self._is_published = False
 
     def publish(self, client: redis.Redis) -> None:
-        """Write to the cache's Redis how much tenants hold in this process; raises `redis.RedisError`."""
+        """Write to the cache's Redis how much of each resource each tenant holds in this process, for `of_all`.
+
+        Raises `redis.RedisError`.
+        """
         if held := self._held():
             with client.pipeline(transaction=False) as pipeline:
                 pipeline.hset(HELD, self._process, json.dumps([now_ms(), held]))
@@ -177,10 +189,10 @@ class Shares:
         self._is_published = bool(held)
 
     def of_all(self, client: redis.Redis) -> dict[str, tuple[Counter[str], float]]:
-        """Return, for each resource by name, what tenants hold in all API processes: (amounts, fraction).
+        """Return how much of each shared resource is in use, as (amounts, fraction) by the name of the resource.
 
-        The amounts are what each tenant holds in all processes together. The fraction is the largest `Share.in_use` of
-        any process. Raises `redis.RedisError`.
+        The amounts, by tenant, are what each tenant holds in all API processes together. The fraction says how near a
+        tenant is to its limit, in the API process where this is most (`Share.in_use`). Raises `redis.RedisError`.
         """
         processes = [self._held()]
         for process, raw in client.hgetall(HELD).items():

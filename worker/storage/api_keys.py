@@ -229,9 +229,9 @@ class KeyStore:
         return key is not None and now < until and any(hmac.compare_digest(s.sha256, sha256) for s in key.secrets)
 
     def last_read(self) -> KeyStore:
-        """Return a store that accepts the keys that this process has read, however long ago; for use without Redis.
+        """Return a store that accepts, without asking Redis, each key that this process has read, however long ago.
 
-        For other keys, the store asks Redis.
+        For a key that this process has never read, the store asks Redis, which fails if Redis does not answer.
         """
         store = KeyStore(self._client, self._mark)
         store._read = {id_: (key, math.inf) for id_, (key, _) in self._read.items()}
@@ -293,7 +293,7 @@ class KeyStore:
         if current is not None:
             self._read[id_] = current, now + KEY_CHECK_SECONDS
         elif key is not None:
-            self._read[id_] = key, _GONE  # `verify` forgets the key, unless Redis has lost its records
+            self._read[id_] = key, _GONE  # `verify` then drops the key from `_read`, unless Redis has lost its data
         return current
 
 

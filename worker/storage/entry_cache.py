@@ -1,9 +1,9 @@
 """The cache's Redis: single draws, and preliminary results of analyses that are still running.
 
-A draw is a pure function of its address, so a lost draw can be drawn again. Up to `LANES` draws with consecutive
-indices, which are computed together (a lane group), share one Redis hash, in which the draw with index i has two
-fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and shapes of the arrays. Field ``data:i`` has the
-bytes of the arrays, one after another.
+A draw is determined by its address (seed, index, scale, source and alignment), so a lost draw can be drawn again. Up to
+`LANES` draws with consecutive indices, which are computed together (a lane group), share one Redis hash, in which the
+draw with index i has two fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and shapes of the
+arrays. Field ``data:i`` has the bytes of the arrays, one after another.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ class FileStore(RecordStore[R]):
             if self.create(new, limits=limits, while_running=while_running, while_existing=while_existing):
                 return True
         existing = self.get(new.id)
-        if existing is None or existing.files != new.files:  # equal if the reply to `create` was lost
+        # If the files are equal, `create` has written this record, and only the reply of Redis was lost.
+        if existing is None or existing.files != new.files:
             self.files.remove(new.files)
         return existing is not None
 

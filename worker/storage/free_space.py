@@ -95,7 +95,10 @@ class QueueCapacity:
 
     @property
     def is_full(self) -> bool:
-        """Whether new jobs are refused; disk and server are checked at most once a second."""
+        """Whether new jobs are refused because the disk or the queue's Redis has too little space.
+
+        Both are checked at most once a second.
+        """
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + CAPACITY_CHECK_SECONDS
             refusal = disk_refusal(self._settings) or _files_refusal(self._settings)

@@ -23,10 +23,11 @@ mark is read at most every `MARK_READ_SECONDS`, but anew for each request that m
 Redis does not know the service.
 
 The mark is written before the first file and the first record. API processes renew the mark, and write it once more
-when they stop. A failover of Redis may lose the last moments (docs/how-to/storage.md). The mark of a running service
-therefore has the number of changes that Redis had `CHANGE_SETTLING_SECONDS` to `CHANGE_SETTLING_SECONDS` +
-`RENEW_SECONDS` ago; the first mark after a change has 1. Records of all kinds are compared; messages give numbers for
-`KINDS` only.
+when they stop. A failover of Redis may lose the changes of the last moments (docs/how-to/storage.md), and this must not
+count as a loss. The mark of a running service therefore lags behind: it has the number of changes that Redis had
+`CHANGE_SETTLING_SECONDS` to `CHANGE_SETTLING_SECONDS` + `RENEW_SECONDS` ago. The first change of a new service is an
+exception: the next renewal already writes a mark with 1 change, so that an emptied Redis is noticed from then on.
+Records of all kinds are compared; messages give numbers for `KINDS` only.
 """
 
 from __future__ import annotations
@@ -101,9 +102,19 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class _RedisState:
-    """What Redis says now: id of the service, whether the mark was written, schema, and the numbers as in `Mark`.
+    """What Redis says now, to be compared with the mark, the file that says what Redis had earlier (`Mark`).
 
-    `service` is None, and `schema` is 0, if Redis has none.
+    Parameters
+    ----------
+    service
+        Id of the service, or None if Redis has none.
+    is_marked
+        Whether the mark was written.
+    changes, records, has_keys
+        The same as in `Mark`.
+    schema
+        Version of the schema of the records; 0 if Redis has none.
+
     """
 
     service: str | None
@@ -133,13 +144,17 @@ class RecordsMark:
         self._bucket = bucket
         # A check compares the mark beside the files with the state of Redis.
         self._mark: Mark | None = None
-        self._read_at = self._failed_at = -MARK_READ_SECONDS  # monotonic times of the last reading and the last failure
+        # Monotonic times of the last reading of the mark, and of the last failed attempt; at first long ago.
+        self._read_at = self._failed_at = -MARK_READ_SECONDS
         self._has_read = False
-        # States of Redis with their monotonic times, until they are old enough for a mark.
+        # States of Redis that are not in the mark yet, with their monotonic times. They are written to the mark when
+        # they are `CHANGE_SETTLING_SECONDS` old, because a failover of Redis then no longer loses them.
         self._settling: deque[tuple[float, _RedisState]] = deque()
         self._state: _RedisState | None = None  # state of Redis at the last check
-        self._loss: ProblemError | None = None  # loss that the last check for a request found; None for no loss
-        self._checked_at = -MAX_CHECK_AGE_SECONDS  # monotonic time of the last check for a request
+        # Loss that `require_no_recent_loss` found at its last check, or None; and the monotonic time of this check, at
+        # first so long ago that the first request makes a check.
+        self._loss: ProblemError | None = None
+        self._checked_at = -MAX_CHECK_AGE_SECONDS
 
     def find_loss(self, max_age: float = MARK_READ_SECONDS) -> ProblemError | None:
         """Compare Redis with the mark, the file beside the stored files that says what records Redis had.
@@ -170,21 +185,26 @@ class RecordsMark:
             raise loss
 
     def was_whole(self, *, is_write: bool) -> bool:
-        """Return whether `require_no_recent_loss` would return without asking Redis or the store, and raise nothing."""
+        """Return whether the last check for losses found none, and is recent enough for this request; never raises.
+
+        If so, `require_no_recent_loss` does nothing. `is_write` says whether the request may write: then no earlier
+        check is enough.
+        """
         return not is_write and self._loss is None and time.monotonic() < self._checked_at + MAX_CHECK_AGE_SECONDS
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
-        """Raise `ProblemError` for an HTTP request if records or files are lost (`find_loss`).
+        """Raise `ProblemError` for an HTTP request if records or files are lost.
 
-        If the service is new, write the mark, by which losses are noticed later.
+        A check for losses compares the mark, a file beside the stored files, with the records in Redis (`find_loss`).
+        If the service is new, this method also writes the mark.
 
         Parameters
         ----------
         is_write
-            Whether the request may write. If so, the mark is read again and compared for this request alone, so that
-            nothing is written after a loss or before the mark; errors of Redis and of the store are raised. If not, an
-            outcome of the last second is enough, requests during a comparison use the former outcome, and errors of
-            servers are ignored here: the request fails later if it needs these servers.
+            Whether the request may write. If so, a new check is made for this request, which reads the mark again, so
+            that nothing is written after a loss or before the mark exists. Errors of Redis and of the store are raised.
+            If not, a check of the last second is enough; while another thread makes a check, the check before is used.
+            Errors of servers are then ignored: the request fails later if it needs these servers.
 
         """
         if is_write or time.monotonic() >= self._checked_at + MAX_CHECK_AGE_SECONDS:
@@ -252,7 +272,7 @@ class RecordsMark:
         """
         mark, state = self._mark, self._state
         if mark is not None and state is not None and mark.service == state.service:
-            if not state.is_marked:  # the process that wrote the mark was killed
+            if not state.is_marked:  # the process that wrote the mark was killed before it set this field in Redis
                 self._client.hset(SERVICE, "marked", 1)
             return
         self._client.hsetnx(SERVICE, "id", secrets.token_hex(16))
@@ -316,9 +336,10 @@ class RecordsMark:
         return self._mark
 
     def _has_mark(self, now: float, max_age: float) -> bool:
-        """Return whether the mark need not be read again: it was read less than `max_age` seconds ago.
+        """Return whether the mark, as this process has last read it from the store, is used without reading it again.
 
-        True also for `MARK_READ_SECONDS` after a failed reading, if the mark was read before.
+        This is so if it was read less than `max_age` seconds ago. After a failed reading, an older mark is also used,
+        for `MARK_READ_SECONDS`, so that a store that does not answer is not asked at each call.
         """
         return self._has_read and now < max(self._read_at + max_age, self._failed_at + MARK_READ_SECONDS)
 
@@ -342,10 +363,11 @@ class RecordsMark:
         )
 
     def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
-        """Return a mark with the newest state of Redis that is at least `CHANGE_SETTLING_SECONDS` old.
+        """Return the mark to write: with the newest remembered state of Redis that is `CHANGE_SETTLING_SECONDS` old.
 
-        If no such state is newer, return the present `mark`, or the first mark if `mark` says nothing about records
-        yet. Remember `state`, the present state of Redis, for later calls.
+        A younger state may still be lost by a failover of Redis. If no such state is newer than `mark`, the mark in the
+        store, return `mark`; or a mark with one change (`_first_mark`), if `mark` is blank. Remember `state`, the
+        present state of Redis, for later calls.
         """
         now = time.monotonic()
         self._settling.append((now, state))
@@ -384,9 +406,10 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 
 
 def _first_mark(state: _RedisState, service: str) -> Mark:
-    """Return the content of a new service's mark, the file by which losses of records are noticed.
+    """Return the first content of the mark, the file by which losses of records are noticed.
 
-    It counts at most one change of records, because a failover of Redis may still lose further changes.
+    The mark says that Redis had at most one change of records, even if there were more: if a failover of Redis loses
+    the last changes, Redis then still has as many changes as the mark says, and no loss is reported.
     """
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 

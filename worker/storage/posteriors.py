@@ -67,7 +67,7 @@ class PosteriorRecord:
         First calibration. It determines the factor on the posterior covariance (the scale) of all draws that are
         requested with ``scale="auto"``. None: not calibrated yet.
     file
-        File with the posterior's head and arrays.
+        File with the posterior's arrays, and, as metadata, the parts that are no arrays (`Posterior.head`).
 
     """
 
@@ -224,11 +224,16 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return None if record is None else record.calibration
 
     def of_dataset(self, dataset: str) -> list[str]:
-        """Return the ids of the tenant's posteriors that use a data set: as data, or as the neighbors of each point."""
+        """Return the ids of the tenant's posteriors whose fit used a data set.
+
+        Either the posterior was fitted to these data, or they are the neighbors of each point that the user passed.
+        """
         return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry:
-        """Return the content of a posterior's file: read-only arrays, and as metadata the posterior's head and digests.
+        """Return the content of a posterior's file: read-only arrays, and metadata.
+
+        The metadata has the parts of the posterior that are no arrays (`Posterior.head`), and digests.
 
         Raises
         ------

@@ -44,15 +44,21 @@ KEYS = "keys"  # name of the counter of API keys
 _NO_LIMITS: dict[str, int] = {}
 
 # Writes, replaces or deletes a record.
-# KEYS: the record; usage of the tenant; usage of all tenants; `SERVICE`; a job's record (or the record again); keys
-# that must exist; keys that must not exist; sets that the record leaves; sets that the record enters.
+# KEYS:
+#   1  the record
+#   2  usage of the tenant
+#   3  usage of all tenants
+#   4  `SERVICE`, the hash that counts all changes
+#   5  the record of a job that must be running; if no job must, key 1 again, so that later keys keep their indices
+#   6  and later: keys that must exist; then keys that must not exist; then sets (sorted sets that list records) from
+#      which the record is removed; then sets to which it is added
 # ARGV:
 #   1  SHA-1 of the record to replace, or an empty text for a new record
 #   2  the new record, or an empty text to delete the record
-#   3  member of the sets
+#   3  the member that stands for the record in the sets (`index_member`)
 #   4  index in KEYS of the last key that must exist
 #   5  index in KEYS of the last key that must not exist
-#   6  index in KEYS of the last set that the record leaves
+#   6  index in KEYS of the last set from which the record is removed
 #   7  1 if the job must be running
 #   8  and later: triples of a counter, its change, and its limit (0: none)
 # Returns 'done'; 'changed' if the stored record is not the record to replace; 'unwanted' if the job is not running, if
@@ -129,7 +135,7 @@ class RecordKind(Generic[R]):
     name, title
         Name of the kind in keys, and in messages for users; singular.
     remedy
-        Remedy in the problem of a missing record.
+        What the error for a missing record advises the user to do.
     parse
         Constructs a record from its members as keyword arguments.
     counts
@@ -322,7 +328,7 @@ class RecordStore(Generic[R]):
         Parameters
         ----------
         before
-            Cursor of a record, after which the list goes on.
+            Cursor of the last record that the caller has: only older records follow. None begins with the newest one.
         name, tags
             Select the records with this name, unless it is None, and with all of these tags.
 
@@ -361,7 +367,8 @@ class RecordStore(Generic[R]):
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
         """Yield (member, id, stored record or None) for the records in a set, the newest first.
 
-        Two round trips to Redis read `PAGE_RECORDS` records. `before` is a member after which the list goes on.
+        Two round trips to Redis read `PAGE_RECORDS` records. `before` is the member of the last record that the caller
+        has: only older records follow. None begins with the newest record.
         """
         upper = "+" if before is None else f"({before}"
         while members := [

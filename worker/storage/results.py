@@ -1,6 +1,6 @@
 """Results of analyses, of parts of analyses, and of shards of draws jobs; each is one record and one file.
 
-A result is stored under a key that covers all inputs, so equal requests share one result. The owners of a result are
+A result is stored under a key made from all its inputs, so equal requests share one result. The owners of a result are
 the data sets, posteriors or embeddings that it is about; it is deleted with any of them. A result also expires after
 `ttl` seconds.
 """
@@ -39,7 +39,7 @@ class ResultRecord:
     Parameters
     ----------
     key
-        Key of the result, which covers all inputs.
+        Key under which the result is stored: a text made from all inputs, so that equal requests find one result.
     owners
         Ids of the data sets, posteriors or embeddings that the result is about; it is deleted with any of them.
     job
@@ -103,7 +103,7 @@ class ResultStore(FileStore[ResultRecord]):
         Parameters
         ----------
         owners
-            Ids of the records with which the result is deleted.
+            Ids of the records that the result is about; the result is deleted with any of them.
         job
             Id of the job that made the result.
         max_bytes
@@ -145,7 +145,7 @@ class ResultStore(FileStore[ResultRecord]):
         return damaged_file("result", f"a result of job {record.job}", flaw, deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
-        """Remove the results of all tenants whose owner no longer exists; return how many were removed.
+        """Remove results of any tenant if what they are about no longer exists; return how many were removed.
 
         Such results are left if a process is killed while it deletes their owner, the data set, posterior or embedding
         that they are about. Only the sets of results by owner are listed, not all results.

@@ -148,7 +148,7 @@ def test_short_tasks_cost_no_heartbeat_each(stores: Stores) -> None:
 def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores, *, is_horse: bool) -> None:
     """RQ's list of taken tasks also loses the entry that the killed process of an earlier start has left.
 
-    A work-horse removes the entry, too: RQ leaves it if a worker of two queues was waiting for one of them only.
+    A work-horse removes the entry, too: RQ leaves it if the worker has two queues, but waited for one of them only.
     """
     job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
     stores.client.rpush(intermediate.key, job.id, job.id)

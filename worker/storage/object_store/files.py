@@ -87,12 +87,14 @@ class LocalCopies:
         self._max_bytes = max_bytes
 
     def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy of `size` bytes; a missing copy is made from the bytes that `read` yields.
+        """Return the path of the local copy of a remote file, which has `size` bytes and the digest `name`.
+
+        If there is no copy yet, it is made from the bytes of the remote file, which `read` yields.
 
         Raises
         ------
         FileNotFoundError
-            The original is missing or shorter.
+            The remote file is missing, or has fewer bytes.
         ProblemError
             ``storage-full``, ``data-folder-read-only``.
 
