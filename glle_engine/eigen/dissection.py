@@ -27,7 +27,8 @@ _MAX_REFINEMENT_PASSES = 20  # a refinement of a separator ends after this many 
 # separator, and at most `_MAX_PATIENCE`.
 _PATIENCE, _MAX_PATIENCE = 5, 500
 _MAX_SIDE_PERCENT = 60  # one side may have at most this percentage of the total weight
-_MAX_LEAF_VERTICES = 120  # parts of at most this many vertices are not cut, because minimum degree orders them as well
+# Parts of at most this many vertices are not cut further, because minimum degree orders them just as well.
+_MAX_LEAF_VERTICES = 120
 # Large graphs are cut only down to parts of a thousandth of their vertices. Cutting on would take half of the time of
 # the dissection, and save 1 % of the operations of a factorization.
 _LEAF_SHARE = 1000
@@ -246,7 +247,7 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
     for i in range(n):
         side[label[i]] += graph.weights[i]
     limit = (side[0] + side[1] + side[2]) * _MAX_SIDE_PERCENT // 100
-    drawn = np.zeros(n, np.int64)  # weight of the vertices that a move would add to the separator
+    drawn = np.zeros(n, np.int64)  # for each vertex, the weight of the neighbors that its move adds to the separator
     heap, place = np.empty(n, np.int32), np.full(n, -1, np.int32)
     locked = np.zeros(n, np.bool_)
     moved = np.empty(n, np.int32)
@@ -344,8 +345,10 @@ def _enter(
 ) -> int:
     """Add vertex i to the heap of the vertices that may leave the separator, and return the new size of the heap.
 
-    Also writes to drawn[i] the weight of i's neighbors on side `away`, which would become part of the separator. `heap`
-    has `used` vertices, the best move first, and place[i] is the position of vertex i in the heap.
+    If i moved to one side, its neighbors on the other side, which has the label `away` in `label` (n,), would have to
+    become part of the separator. The total weight of these neighbors is written to drawn[i]. `heap` has `used` vertices
+    before the call. First in the heap is the vertex whose move makes the separator lightest (`_precedes`), and place[i]
+    is the position of vertex i in the heap. Both arrays are changed in place.
     """
     drawn[i] = 0
     for e in range(graph.start[i], graph.start[i + 1]):
@@ -357,9 +360,10 @@ def _enter(
 
 @compiled
 def _precedes(weights: NDArray[np.int32], drawn: NDArray[np.int64], i: int, j: int) -> bool:
-    """Return whether moving vertex i shrinks the separator more than moving vertex j; in a tie, whether i < j.
+    """Return whether moving vertex i makes the separator lighter than moving vertex j would; in a tie, whether i < j.
 
-    A move takes the vertex's own weight out of the separator, and adds the weight `drawn` of its neighbors.
+    A move of vertex i takes weights[i] out of the separator, and adds drawn[i], the weight of the neighbors that have
+    to become part of the separator in place of i.
     """
     a, b = weights[i] - drawn[i], weights[j] - drawn[j]
     return bool(a > b or (a == b and i < j))
@@ -375,10 +379,12 @@ def _sift(
     weights: NDArray[np.int32],
     drawn: NDArray[np.int64],
 ) -> None:
-    """Put vertex i into a binary heap whose first vertex is the best move (`_precedes`), beginning at `position`.
+    """Put vertex i where it belongs in the binary heap of the vertices that may leave the separator.
 
-    `position` is free, or holds i. The first `used` entries of `heap` are vertices in heap order, and place[i] is the
-    position of vertex i in the heap; both arrays are changed in place.
+    First in the heap is the vertex whose move out of the separator makes the separator lightest (`_precedes`). The move
+    of vertex i would take weights[i] out of the separator and add drawn[i], the weight of its neighbors. The search
+    begins at `position`, which is free or has vertex i. The heap is the first `used` entries of `heap`, and place[i] is
+    the position of vertex i in it; both arrays are changed in place.
     """
     while position > 0:
         above = (position - 1) // 2
@@ -423,7 +429,8 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
     members, local = np.empty(n, np.int32), np.full(n, -1, np.int32)
     for i in range(n):
         members[i] = i
-    # The parts that are still to be cut, each a range of `members`. Groups inside a part get numbers from this range.
+    # The parts that are still to be cut. A part is a range of `members`, first to last - 1, and so is each group in it.
+    # A group's number is the `last` of its own range, so that the two sides of a cut come before their separator.
     stack = np.empty((n + 1, 2), np.int64)
     stack[0, 0], stack[0, 1] = 0, n
     depth = 1

@@ -26,12 +26,14 @@ ACCEPTED_DEVIATION = 1e-6
 # the pin, where y is the left null vector of B. If y nearly vanishes there, eigenvectors can have a small
 # | ||B v||^2 / lambda - 1 | although they are wrong by an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
-# If |y| at the pin is above this share of the largest |y|, no other pin is more accurate.
+# If |y| at the pin is above this share of the largest |y|, where y is the left null vector of B, the pin is kept: no
+# other point would make the results more accurate.
 GOOD_PIN = 0.01
 MAX_LANCZOS_STEPS = 60  # Lanczos stops after this many steps when several draws are solved together
 # Lanczos stops after this many steps for a single problem, because close eigenvalues need more than 60.
 MAX_LU_STEPS = 300
-RITZ_TOLERANCE = 1e-10  # Lanczos stops when the residual of each wanted eigenpair is below this times its eigenvalue
+# Lanczos stops when the residual of each wanted eigenpair is at most this number times the eigenvalue.
+RITZ_TOLERANCE = 1e-10
 # Beyond `MAX_LANCZOS_STEPS`, convergence is tested only every 10 steps, because a test after m steps takes m^3
 # operations.
 _STEPS_BETWEEN_TESTS = 10
@@ -132,8 +134,9 @@ def lanczos(
     Returns
     -------
     values : (wanted + 1,) float64, descending
-        The last value, which was not asked for, is a lower bound, whose relative error is about 1e-6 after ten steps.
-        There are fewer values if the Krylov space is exhausted.
+        The last value was not asked for. It estimates the eigenvalue that follows the wanted ones, and is never above
+        it; if Lanczos stops after about ten steps, as usual, its relative error is about 1e-6. There are fewer values
+        if the Krylov space is exhausted.
     vectors : (wanted, n) float64, orthonormal rows
     steps : int
         How often the operator was applied.

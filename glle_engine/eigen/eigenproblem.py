@@ -12,15 +12,16 @@ orthogonal to the right null space. This is exact, and takes one sparse LU of B'
 on this operator converges in about ten steps. All draws of a posterior share the pattern, so that the fill-reducing
 order is found once.
 
-If there are several closed classes, there are as many null vectors. They come first, with eigenvalue 0. Published draws
-have no constant null vector: B itself is factored, and the first eigenvector is ignored, as in the paper.
+If there are several closed classes, there are as many null vectors. They come first, with eigenvalue 0. Draws of the
+published variant of GLLE, whose weights do not sum to one, have no constant null vector: B itself is factored, and the
+first eigenvector is ignored, as in the paper.
 
-All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
-B of the mean weights is factored without pivoting (`glle_engine.eigen.lu`) if possible, else with pivoting
-(`glle_engine.linalg.sparse_lu`). If the batched solver (`glle_engine.eigen.batched`) rejects a published draw, the draw
-is solved with iterative refinement before pivoting is tried. The fill-reducing order (`glle_engine.eigen.pattern`) is a
-function of the pattern. The last resort is to factor a shifted M (`glle_engine.eigen.lu`), for which SuperLU only
-provides the order.
+All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor. The
+fill-reducing order (`glle_engine.eigen.pattern`) is a function of the pattern. B of the mean weights is factored
+without pivoting (`glle_engine.eigen.lu`) if possible, else with pivoting (`glle_engine.linalg.sparse_lu`). If the
+batched solver (`glle_engine.eigen.batched`) rejects a draw of the published variant, the draw is solved with iterative
+refinement before pivoting is tried. The last resort is to factor a shifted M (`glle_engine.eigen.lu`), for which
+SuperLU only provides the order.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class Eigenproblem:
         factorizations: int = 1,
         max_flops: float = math.inf,
     ) -> tuple[Self, Eigenpairs]:
-        """Choose the elimination order and the `pins` of a kNN graph, and solve for the mean weights.
+        """Choose the elimination order and the pins of a kNN graph, and solve for the mean weights.
+
+        The pins are points, one in each closed class of the graph (a set of points that no edge leaves), at which 1 is
+        added to the diagonal of I - W to make I - W nonsingular.
 
         Parameters
         ----------
@@ -91,7 +95,7 @@ class Eigenproblem:
         weights : (n, k) float64
             The mean weights; rows sum to one.
         classes
-            The closed classes of the graph (`glle_engine.graph.connectivity.closed_classes`).
+            The points of each closed class (`glle_engine.graph.connectivity.closed_classes`).
         wanted : int
             Number of eigenpairs to return. No eigenvector of a multiple eigenvalue is missed.
         factorizations : int
@@ -135,8 +139,9 @@ class Eigenproblem:
         """Choose a pin in each closed class of the kNN graph, and solve for the mean weights (n, k).
 
         A closed class is a set of points that no edge leaves, and its pin is the point at which 1 is added to the
-        diagonal of I - W. The parameter `pins` has any point of each class; the pins that are chosen are where the left
-        null vector of the class is largest.
+        diagonal of I - W. The parameter `pins` has one arbitrary point of each class. With these pins, the left null
+        vector of each class is computed, and the point where it is largest becomes the pin of the class. `wanted` is
+        the number of eigenpairs to return.
         """
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # then `solve` tries the other solvers
@@ -170,7 +175,8 @@ class Eigenproblem:
         ----------
         weights : (n, k) float64
         wanted : int
-            Number of eigenpairs, without the constant, or, for published weights, without the first eigenpair.
+            Number of eigenpairs, not counting the first pair of M, which is left out. Its eigenvector is constant if
+            weights sum to one. For the published variant of GLLE, it is not, and is left out as in the paper.
         exhaustive : bool
             Whether to look for all eigenvectors of a multiple eigenvalue, of which one Krylov sequence finds only one.
             Multiple eigenvalues occur for symmetric data, but not for random draws.
@@ -188,9 +194,10 @@ class Eigenproblem:
         tried = list(rejected)
         pins = self.pins
         norm = 1 + float(np.abs(weights).sum(axis=1).max())
-        # Weights of the published variant, which has no pins, reach 10^5. With pivoting, the elimination order then no
-        # longer bounds the fill: at 5,000 points pivoting takes seconds, and iterative refinement 20 ms. Weights that
-        # sum to one are near 1/k.
+        # With pins, weights sum to one and are near 1/k, and factorization with pivoting ("lu") is fast. The published
+        # variant has no pins, and its weights reach 10^5. The elimination order then no longer bounds the fill, so that
+        # pivoting takes seconds at 5,000 points. Therefore factorization without pivoting, with iteratively refined
+        # solutions ("lanes-refined", 20 ms), is tried first.
         solvers: tuple[Solver, ...] = ("lu", "lu-repinned") if len(pins) else ("lanes-refined", "lu")
         for solver in solvers:
             try:

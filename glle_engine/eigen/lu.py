@@ -3,10 +3,11 @@
 `glle_engine.eigen.eigenproblem` explains the algebra. B is singular if weights sum to one. B' is B with 1 added to the
 diagonal at a few points, the pins, which makes B' nonsingular.
 
-The mean weights are factored without pivoting, by the kernels of the batched solver (`glle_engine.eigen.batched`) for
-one draw in place of four. So are draws of the published variant of GLLE that the batched solver rejects; each of their
-solutions is refined iteratively (`RefinedLU`). Two solvers need no factors of B: a dense solver for few points, and the
-last resort, which factors a shifted M.
+With at most one pin, the mean weights are factored without pivoting, by the kernels of the batched solver
+(`glle_engine.eigen.batched`), which then compute one draw in place of four (`SingleLU`). If the batched solver rejects
+a draw of the published variant of GLLE, the draw is also factored without pivoting, and its solutions are refined
+iteratively (`RefinedLU`). All other factorizations of B' pivot (`glle_engine.linalg.sparse_lu`). Two solvers need no
+factors of B': a dense solver for few points, and the last resort, which factors a shifted M.
 """
 
 from __future__ import annotations
@@ -108,7 +109,9 @@ class Factored:
         for i, pin in enumerate(self.pins[1:], start=1):
             unit = np.zeros(n)
             unit[self.inverse[pin]] = 1.0
-            hitting = np.asarray(self.lu.solve(unit, "T"))  # 1 on the pin's closed class, 0 on the others
+            # The solution is 1 in the closed class of this pin, and 0 in the other closed classes. At other points, it
+            # is the probability that a random walk along the edges ends in the class, if no weight is negative.
+            hitting = np.asarray(self.lu.solve(unit, "T"))
             project_out(basis[:i], hitting)
             project_out(basis[:i], hitting)
             basis[i] = hitting / norm(hitting)
@@ -148,7 +151,8 @@ class Factored:
         if not deviation < _MAX_UNREFINED_DEVIATION:
             ritz, values = self._refine(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
-            if not deviation < ACCEPTED_DEVIATION:  # too close to machine precision to estimate the next eigenvalue
+            # Eigenvalues that are still inaccurate are dominated by rounding errors; the next one is then unknown, too.
+            if not deviation < ACCEPTED_DEVIATION:
                 following = None
         vectors = ritz[:, self.inverse].T
         if null is None:
@@ -174,8 +178,11 @@ class Factored:
 
         Applies the pseudo-inverse of M = B^T B, B = I - W, to each row v of `ritz` (m, n). Returns the new orthonormal
         rows, and ||B v||^2 for each of them. `left` and `right` are bases of the left and right null spaces of B, with
-        columns in the order of elimination. Without refinement, rounding errors in proportion to the constant part of a
-        solution remain, which matter if B has singular values near machine precision.
+        columns in the order of elimination.
+
+        A solution of a system with the factors has a component in the null space of B, which is projected out
+        afterwards. The rounding errors of the solution are in proportion to this component too, and remain. They matter
+        if B has singular values near machine precision. Refining each solution makes them smaller.
         """
         rows = np.empty_like(ritz)
         for i, v in enumerate(ritz):
@@ -285,10 +292,10 @@ class SingleLU:
         return cls(structure, fields, lower, upper)
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Solve a system with the transpose of the factored matrix B', or with B' itself for trans="T".
+        """Return x with B'^T x = b, or with B' x = b for trans="T"; b and x are (n,) or (n, 1), in elimination order.
 
-        Returns x with (B')^T x = b, or with B' x = b for trans="T", so that `solve` agrees with the solvers that factor
-        (B')^T. b is (n,) or (n, 1), in the order of elimination, and x has the shape of b.
+        B' is I - W with 1 added to the diagonal at one point, or I - W itself. The transpose is the default because
+        `Factored.lu` may also be a `SparseLU`, which factors B'^T: its `solve` solves with B'^T by default.
         """
         x = b.ravel().copy()
         _solve(self.fields, self.lower, self.upper, x, trans != "T")
@@ -325,7 +332,10 @@ class RefinedLU:
     lu: SingleLU
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Return x with B^T x = b, or with B x = b for trans="T"; b and x (n,) are in the order of elimination."""
+        """Return x with B^T x = b, or with B x = b for trans="T"; b and x (n,) are in the order of elimination.
+
+        B is I - W. The transpose is the default, as it is for all kinds of factors in `Factored`.
+        """
         structure = self.lu.structure
         x = self.lu.solve(b, trans)
         points = x[structure.position]

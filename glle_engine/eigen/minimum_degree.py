@@ -48,17 +48,19 @@ def _elimination_steps(
     free = start[n]
     for e in range(free):
         pool[e] = adjacent[e]
-    # Eliminated pivots are kept as elements: an element stands for all edges between the variables in its list. The
-    # list of a variable has first the elements, and then the variables, that are adjacent to it.
+    # Eliminating a variable, the pivot, joins all of its neighbors by edges. These edges are not stored: the pivot is
+    # kept as an *element*, with a list of these neighbors. The list of a variable that is not eliminated yet has first
+    # the elements, and then the variables, that are adjacent to it.
     begin, length, degree = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64)
     for i in range(n):
         begin[i] = start[i]
         length[i] = degree[i] = start[i + 1] - start[i]
     elements = np.zeros(n, np.int32)
-    # The number of variables that each variable stands for, because equal ones are merged. It is negative while the
-    # variable is in the list of the new element, and 0 after it was eliminated or merged into another variable.
+    # The number of variables that each variable stands for, because variables with equal lists are merged. While a
+    # pivot is being eliminated, the numbers of the pivot and of its neighbors are negative, which marks them. After a
+    # variable was eliminated, or merged into another one, its number is 0.
     weight = np.ones(n, np.int32)
-    alive = np.zeros(n, np.bool_)  # whether i was eliminated and is now an element that others still refer to
+    alive = np.zeros(n, np.bool_)  # whether variable i was eliminated and is now an element that lists still refer to
     size = np.zeros(n, np.int64)  # the number of variables in each element's list
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)

@@ -28,7 +28,8 @@ _MAX_DISSECTIONS = 3  # at most this many dissections are tried, each with anoth
 # Dissection divides the number of operations by at most this factor; 4 was seen for 20,000 to 50,000 points in three
 # dimensions.
 _MAX_SAVING_FACTOR = 8
-# For more points, a further dissection takes more than a few percent of the time of 64 factorizations.
+# For more points, only one dissection is tried: a second one would take more than a few percent of the time of 64
+# factorizations, as many as a fit expects.
 _MAX_POINTS_TO_REPEAT = 200_000
 
 

@@ -68,7 +68,7 @@ def _select_processor() -> None:
 
 @functools.cache
 def _source(path: Path) -> tuple[str, frozenset[Path]]:
-    """Return the text of a file, and the engine's files that it imports."""
+    """Return the text of a file, and the paths of the engine's files that this file imports directly."""
     text = path.read_text(encoding="utf-8")
     imported = set()
     for module, names in _IMPORT.findall(text):
@@ -121,7 +121,10 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        """Return the locator of a function; numba calls this with the function and the path of its file."""
+        """Return the object that tells numba in which folder, and by which name, it caches a function's compiled code.
+
+        numba calls this with the function and the path of its file.
+        """
         return cls(py_func, py_file)
 
     def get_cache_path(self) -> str:
@@ -188,11 +191,11 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return None
 
     def _lock(self, *, wait: bool) -> None:
-        """Take this function's lock, waiting for it, so that only one process compiles; or release it (`wait=False`).
+        """Take this function's lock, after waiting until no other process has it, or release the lock if not `wait`.
 
-        Compiling a function also compiles the functions that it calls. Calls are never circular, so no two processes
-        wait for each other forever. The lock also ensures that the index of a function's signatures, which numba
-        rewrites without a lock, has one writer at a time.
+        Only the process that has the lock compiles the function. Compiling a function also compiles the functions that
+        it calls. Calls are never circular, so no two processes wait for each other forever. The lock also ensures that
+        the index of a function's signatures, which numba rewrites without a lock, has one writer at a time.
         """
         with contextlib.suppress(OSError):  # there is no folder to write to, or the file system has no locks
             if fcntl is not None:

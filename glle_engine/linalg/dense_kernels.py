@@ -428,7 +428,10 @@ def _orthogonalize(column: NDArray[np.float64], basis: NDArray[np.float64]) -> b
 
 @compiled
 def _complete(left: NDArray[np.float64], j: int) -> None:
-    """Write to column j of `left` a unit vector that is orthogonal to columns 0 to j - 1."""
+    """Write to column j of `left` (a, b), j < a, a unit vector that is orthogonal to columns 0 to j - 1.
+
+    The vector is a coordinate axis, made orthogonal to these columns and scaled to length 1.
+    """
     a = len(left)
     for axis in range(a):
         for i in range(a):
@@ -443,7 +446,9 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
         square = 0.0
         for i in range(a):
             square += left[i, j] * left[i, j]
-        if square * (a + 1) > 1.0:  # true for at least one axis, because one of the a axes keeps at least 1 / a
+        # Projecting j orthonormal columns out of each of the a axes leaves squared lengths that sum to a - j, which is
+        # at least 1. So one of them is at least 1 / a, and 1 / (a + 1) leaves room for rounding errors.
+        if square * (a + 1) > 1.0:
             norm = np.sqrt(square)
             for i in range(a):
                 left[i, j] /= norm

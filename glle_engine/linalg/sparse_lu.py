@@ -196,7 +196,8 @@ def _factorize(
         lower_start[j + 1] = free
         pruned[j] = free
         # Symmetric pruning (Eisenstat and Liu 1992): if column c of L has an entry in row `pivot` and U[c, j] != 0,
-        # later searches read only the rows of column c that have pivots by now. Column j leads to the other rows.
+        # each row of column c that has no pivot yet is also in column j, to which a search comes by row `pivot`. So
+        # later searches read only the rows of column c that have a pivot by now.
         for i in range(top, n):
             column = place[reach[i]]
             begin, end = lower_start[column], lower_start[column + 1]

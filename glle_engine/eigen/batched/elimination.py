@@ -1,8 +1,9 @@
-"""Find which entries the LU factors of a sparse symmetric pattern have: elimination tree and supernodes.
+"""Find which entries the LU factors of a sparse symmetric pattern have: elimination tree, fronts and supernodes.
 
 In the elimination tree, the parent of a column is the first row below its diagonal with an entry in L (Liu 1990). A
-supernode is a range of columns that have the same rows below them, and are stored as one dense block (Ashcraft and
-Grimes 1989). `glle_engine.eigen.batched.structure` explains how supernodes form fronts.
+*front* is a range of columns with nearly the same rows below them, which are stored as one dense matrix (Ashcraft and
+Grimes 1989). A front is cut into *supernodes*, ranges of a few columns, which the numeric kernels keep in registers.
+`glle_engine.eigen.batched.structure` explains how both are used.
 """
 
 from __future__ import annotations
@@ -122,8 +123,9 @@ def column_counts(
     """
     n = len(parent)
     first = np.full(n, -1, np.int32)  # the postorder number of each column's first descendant; -1 if not known yet
-    latest = np.full(n, -1, np.int32)  # the entry in `first` of the last leaf of each row's subtree; -1 for no leaf yet
-    leaf = np.full(n, -1, np.int32)  # the last leaf of each row's subtree; -1 for no leaf yet
+    # The columns in which row i of L has entries form a subtree of the elimination tree. The leaves of the subtree are
+    # found one after another: leaf[i] is the last leaf so far (-1 if none), and latest[i] is first[leaf[i]] (or -1).
+    latest, leaf = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     ancestor = np.empty(n, np.int32)
     count = np.zeros(n, np.int32)
     for i in range(n):
@@ -167,9 +169,10 @@ def column_counts(
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
     """Divide the columns of L into fronts, and return the first column of each front, followed by n.
 
-    A front is a range of columns with nearly the same rows below them. A small front is merged with its parent, at the
-    cost of a few stored zeros, and wide fronts are cut. `parent` has the parent of each column in the elimination tree
-    (-1 for roots), and `count` the number of entries in each column of L.
+    A front is a range of at most 64 columns with nearly the same rows below them. A small front is merged with its
+    parent, at the cost of a few stored zeros. A front that still has fewer than 24 columns is cut into fronts of at
+    most 8 columns. `parent` has the parent of each column in the elimination tree (-1 for roots), and `count` the
+    number of entries in each column of L.
     """
     n = len(parent)
     first = np.empty(n + 1, np.int64)
@@ -180,8 +183,8 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             continue
         first[nodes] = column
         nodes += 1
-    # `kept` is a stack of supernodes. The supernode on top is merged with the next one as long as the next one is its
-    # parent in the elimination tree and the merged supernode stores few zeros.
+    # `kept` is a stack of fronts, each given by its first column. The next front is merged with the front on top of the
+    # stack as long as it is the parent of that front and the merged front stores few zeros.
     kept, kept_zeros = np.empty(n + 1, np.int64), np.zeros(n + 1, np.int64)
     depth = 0
     for node in range(nodes):
@@ -192,7 +195,8 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
         while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
             left = kept[depth - 1]
             width = end - left
-            # In the merged supernode, the columns of the left one are stored with all rows, of which some are zeros.
+            # The front on top of the stack is left of the next one. After merging, its columns have
+            # (end - begin) + below rows below them. Only `rows_left` of these rows have entries; the others are zeros.
             rows_left = count[begin - 1] - 1
             zeros = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below

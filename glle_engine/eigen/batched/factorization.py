@@ -1,21 +1,23 @@
 r"""Sparse LU factors of the matrices of several draws at once, by a multifrontal method without pivoting.
 
 The matrices :math:`B' = I - W + e_i e_i^T = L U`, with L unit lower triangular, have one sparsity pattern
-(`glle_engine.eigen.batched.structure`). Supernode by supernode in postorder: assemble the front from the matrix and the
-children's contribution blocks, factor the diagonal block :math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and
-:math:`U^T = (L_D^{-1} A_{12})^T`, and leave :math:`C = \sum C_\mathrm{child} - L U` for the parent's front.
+(`glle_engine.eigen.batched.structure`). A *front* is the dense matrix in which a range of columns is eliminated. For
+each front, in postorder: assemble it from the matrix and the children's contribution blocks, factor its diagonal block
+:math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, and leave the contribution
+block :math:`C = \sum C_\mathrm{child} - L U` for the parent front. The columns of a front are divided into *supernodes*
+of at most 8 columns, which are eliminated one after another.
 
 Without pivoting, nothing bounds the growth of the factors. The acceptance test of `glle_engine.eigen.batched.solver`
 detects its effect.
 
-The parts of a supernode with s columns and r rows below are stored in the order in which they are read. `lower` has the
-columns of :math:`L_D` below its diagonal, and then L (r x s, by rows). `upper` has the columns of :math:`U_D`, each
-with the reciprocal of its pivot at the end, and then U^T (r x s, by rows).
+The entries of a supernode with s columns and r rows below them are stored in the order in which they are read. `lower`
+has the columns of :math:`L_D` below its diagonal, and then L (r x s, by rows). `upper` has the columns of :math:`U_D`,
+each with the reciprocal of its pivot at the end, and then U^T (r x s, by rows).
 
 A front with several supernodes has *indices*, which number its columns and then the rows below them. Supernode s has
-the columns from begin[s] to end[s] - 1, and row i of its parts of L and U^T is front index end[s] + i. Before a
-supernode is eliminated, the products of all earlier supernodes are subtracted from it. After the last one, the products
-of all supernodes are subtracted from the contribution block (`glle_engine.eigen.batched.kernels`).
+the columns from begin[s] to end[s] - 1, and row i of its rows of L and U^T is front index end[s] + i. Before a
+supernode is eliminated, the products L U of all earlier supernodes of the front are subtracted from it. After the last
+one, the products of all supernodes are subtracted from the contribution block (`glle_engine.eigen.batched.kernels`).
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Addresses
     from glle_engine.linalg.vectors import Address
 
-_CORNERS = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS * MAX_SUPERNODE_COLUMNS
-SCRATCH = _CORNERS + ROOM
-_CORNER = MAX_SUPERNODE_COLUMNS * MAX_SUPERNODE_COLUMNS
+_CORNER = MAX_SUPERNODE_COLUMNS * MAX_SUPERNODE_COLUMNS  # entries reserved for the diagonal block of a supernode
+_CORNERS = MAX_SUPERNODES_PER_FRONT * _CORNER
+SCRATCH = _CORNERS + ROOM  # vectors that `factorize` needs for the diagonal blocks of a front and for `subtract`
 
 
 @compiled
@@ -152,10 +154,12 @@ def _scatter(
 ) -> None:
     """Copy the entries of B' = I - W + e_i e_i^T that belong to one supernode to the blocks where it is factored.
 
-    A supernode is a range of columns with the same rows below them. The blocks are `diagonal`, `lower` (L) and `upper`
-    (U^T); their other entries become 0. A dense matrix of `size` rows and columns, the front, contains the supernode,
-    which is number `node` of the whole tree and number `s` of the front. `panels` is from `describe_front`, `values`
-    has the weights W, and `pins` the position i of each draw (-1 for none). The length of `tag` is the number of draws.
+    A front is the dense matrix in which a range of columns is eliminated, and its supernodes are narrower ranges. This
+    front has `size` rows and columns. The supernode to copy is number `s` of the front, and number `node` of all
+    supernodes in `tree`. Its blocks are the diagonal block, at the address `diagonal`, and its rows of L and U^T, in
+    `lower` and `upper`, where they begin as `panels` says (from `describe_front`). Entries of the blocks that B' does
+    not have become 0. `values` has the weights W, and `pins` the position i of each draw (-1 for none). The length of
+    `tag` is the number of draws.
     """
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
@@ -196,10 +200,11 @@ def _extend_panels(
 ) -> None:
     """Add the contribution blocks of the child fronts to a front that has one supernode (range of columns).
 
-    A contribution block in `blocks` is what the elimination of a child left for its parent. It is added to the
-    `diagonal` block and to the front's rows of L and U^T, which begin at `low` in `lower` and at `up` in `upper`, but
-    not to the front's own contribution block. The front has `width` columns. The length of `tag` is the number of
-    draws.
+    A front is the dense matrix in which a range of columns is eliminated, here `width` columns. The contribution block
+    of a child, in `blocks`, is what the elimination of the child left for its parent. Only the part of the block that
+    lies in the rows or columns that this front eliminates is added here: to the `diagonal` block, and to the front's
+    rows of L and U^T, which begin at `low` in `lower` and at `up` in `upper`. `_extend_block` adds the rest after the
+    elimination. The length of `tag` is the number of draws.
     """
     child = tree.child[front]
     while child != -1:
@@ -229,9 +234,9 @@ def _extend_panels(
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
     """Add the contribution blocks of the child fronts to the contribution block of a front with `width` columns.
 
-    A contribution block in `blocks` is what the elimination of a front leaves for its parent. The block of one child,
-    the heir, is left out, because the front's block is a part of the heir's block, and so contains its values already.
-    The length of `tag` is the number of draws.
+    A front is the dense matrix in which a range of columns is eliminated. Its contribution block, in `blocks`, is what
+    the elimination leaves for the parent front. The block of one child, the heir, is left out: the front's block is a
+    part of the heir's block, and contains the heir's values already. The length of `tag` is the number of draws.
     """
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
@@ -257,9 +262,10 @@ def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int,
 def describe_front(tree: Addresses, front: int, panels: NDArray[np.int64]) -> int:
     """Write where the supernodes of a front lie to `panels` (4, supernodes), and return the number of supernodes.
 
-    A front is a range of columns, and its supernodes are narrower ranges. For each supernode, `panels` gets its first
-    column, the column after its last one, and the indices in L and in U^T at which its rows begin. Columns are counted
-    from the first column of the front.
+    A front is the dense matrix in which a range of columns is eliminated, and its supernodes are narrower ranges. The
+    four rows of `panels` are, for each supernode: its first column, the column after its last one, the index in the
+    stored factor L at which its rows of L begin, and the index in the stored factor U at which its rows of U^T begin.
+    Columns are counted from the first column of the front.
     """
     first, last = tree.front[front], tree.front[front + 1]
     origin = tree.first[first]
@@ -287,9 +293,11 @@ def extend_panels(
 ) -> None:
     """Add the contribution blocks of the child fronts to a front with `count` supernodes (ranges of columns).
 
-    A contribution block in `blocks` is what the elimination of a child left for its parent. It is added to the
-    `diagonal` blocks and to the front's rows of L (`lower`) and U^T (`upper`). `panels` is from `describe_front`. The
-    length of `tag` is the number of draws.
+    A front is the dense matrix in which a range of columns is eliminated. The contribution block of a child, in
+    `blocks`, is what the elimination of the child left for its parent. Only the part of the block that lies in the rows
+    or columns that this front eliminates is added here: to the diagonal blocks of the supernodes, in `diagonal`, and to
+    the front's rows of L (`lower`) and U^T (`upper`). `_extend_block` adds the rest after the elimination. `panels` is
+    from `describe_front`. The length of `tag` is the number of draws.
     """
     columns = panels[1, count - 1]
     child = tree.child[front]
@@ -353,11 +361,14 @@ def eliminate(
     upper: Address,
     room: Address,
 ) -> None:
-    """Compute L and U of a front, a dense matrix whose entries have been assembled, one range of columns after another.
+    """Compute the part of L and U that one front contributes, in place, one supernode after another.
 
-    The front has `count` such ranges, the supernodes, and `panels` says where they lie; both are from `describe_front`.
-    `size` is the number of columns and rows of the front. `room` is scratch memory for `subtract`. The length of `tag`
-    is the number of draws.
+    A front is the dense matrix in which a range of columns is eliminated, and its supernodes are narrower ranges. Front
+    number `front` of `tree` has `size` rows and columns, and `count` supernodes, which lie where `panels` says (from
+    `describe_front`). Before the call, `diagonal` has the diagonal blocks of the supernodes, and `lower` and `upper`
+    have the entries of the matrix below and right of these blocks, with the children's contributions added. The call
+    overwrites `lower` and `upper` with L and U. `room` is scratch memory for `subtract`. The length of `tag` is the
+    number of draws.
     """
     for s in range(count):
         node = tree.front[front] + s

@@ -3,11 +3,13 @@
 A supernode (a range of columns with the same rows below them) has at most `MAX_SUPERNODE_COLUMNS` columns. There is
 code for each number of columns, so that the columns stay in registers; `by_width` selects the code at run time.
 
-Products of a wide front's panels are computed in tiles of the target, which stay in registers. The rows of both panels
-that a tile needs are packed first: column by column, with the rows of a tile next to each other. A register then holds
-several rows of the left panel, and the loop over the columns reads two streams. The size of a tile depends on the
-registers of the processor. Products are always subtracted from an entry in the order of the columns, so that the size
-does not change any bit.
+A front is the dense matrix in which several supernodes are eliminated; its *panels* are its rows of L and of U^T. The
+product of two panels is subtracted from a target, a block of the front, tile by tile: a tile is a rectangle that is
+small enough to stay in registers. The rows of both panels that a tile needs are first packed: copied to a scratch
+array, column by column, with the entries of a column next to each other. A register then holds several rows of the left
+panel, and the loop over the columns reads memory in order. The size of a tile depends on the registers of the
+processor. It does not change any bit, because each entry of the target is computed by subtracting the products of the
+columns one by one, in the order of the columns.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ WIDTHS = range(1, MAX_SUPERNODE_COLUMNS + 1)
 # Doubles per register, and registers per column of a tile: sums take 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
 _TILE_COLUMNS = 6  # columns of the result that are computed at once; with `_REGISTERS` each, all fit in the registers
-_STRIP_COLUMNS = 72  # the packed rows for this many columns of the target stay in the L2 cache
+# The target is computed in strips of this many columns; the packed rows of the right panel that a strip needs are at
+# most 144 KiB, and so stay in the L2 cache.
+_STRIP_COLUMNS = 72
 _PANEL_COLUMNS = MAX_SUPERNODES_PER_FRONT * MAX_SUPERNODE_COLUMNS  # most columns of L that one product can have
 _MAX_ROWS = _DOUBLES * _REGISTERS
 ROOM = (_MAX_ROWS + _STRIP_COLUMNS) * _PANEL_COLUMNS + _MAX_ROWS * _TILE_COLUMNS
@@ -128,8 +132,9 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
     :math:`T_c` is the triangle of L or U in the diagonal block, and P are the rows of L or of :math:`U^T` below it. The
     solution goes down the elimination tree, from parents to children.
 
-    The arguments of the emitted code are f, z, a second array to which z_c is written, the first column, the row
-    numbers r, the number of these rows, P and the triangle.
+    The arguments of the emitted code are the right-hand side f; the solution z, which is known in the rows r and is
+    written in the rows c; a second array, to which :math:`z_c` is copied, for the solution that goes up the tree; the
+    first column; the row numbers r and how many they are; P; and the triangle.
     """
 
     def write_code(
@@ -186,12 +191,12 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
     r"""Return the function that emits one supernode's part of :math:`x = L^{-1} x` or :math:`x = U^{-T} x`, in place.
 
-    A supernode is a range of `width` columns c with the same rows r below them. For L (`lower`), the part is
+    A supernode is a range of `width` columns c with the same rows r below them. For L (`lower`), its part is
     :math:`x_c = T_c^{-1} x_c`, and then :math:`x_r \mathrel{-}= P x_c`, where :math:`T_c` is the triangle of L in the
     diagonal block, and P are the rows of L below it. For U, it is the same with :math:`T_c^{-T}` of U and with the rows
     of :math:`U^T`. The solution goes up the elimination tree, from children to parents.
 
-    The arguments of the emitted code are x, the first column, the row numbers r, the number of these rows, P and the
+    The arguments of the emitted code are x; the first column; the row numbers r and how many they are; P; and the
     triangle.
     """
 
@@ -368,7 +373,8 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
     """Emit the code that subtracts left^T right from a tile: a rectangle of numbers that is small enough for registers.
 
     `left` and `right` have `depth` rows, which `_pack` has written one after another. The tile begins at the address
-    `target`, and its rows are `stride` vectors apart. If `known` is 0, the tile counts as zeros before the subtraction.
+    `target`, and its rows are `stride` vectors apart. If `known` is 0, the tile's old content is ignored and counts as
+    zeros.
     """
     builder, lanes, index = code.builder, code.lanes, depth.type
     rows = _REGISTERS * max(1, _DOUBLES // lanes)
@@ -436,14 +442,15 @@ def subtract(
 ) -> None:
     """Subtract the product of rows of L and rows of U^T from `target`, for the first `count` supernodes of a front.
 
-    A front is a dense matrix, and its supernodes are ranges of its columns. Rows `top` to `bottom` - 1 of the front in
-    the factor `left` are multiplied with rows `first` to `last` - 1 in the factor `right`; one factor is L, and the
-    other is U^T. `panels` is from `describe_front` in `glle_engine.eigen.batched.factorization`; its rows `left_at` and
-    `right_at` say where the supernodes begin in the two factors. The rows of `target` are `stride` vectors apart; if
-    `known` is 0, it counts as zeros, whatever it holds. `room` is scratch memory for `ROOM` vectors. The length of
+    A front is the dense matrix in which a range of columns is eliminated, and its supernodes are narrower ranges. Rows
+    `top` to `bottom` - 1 of the front in the factor `left` are multiplied with rows `first` to `last` - 1 in the factor
+    `right`; one factor is L, and the other is U^T. `panels` is from `describe_front` in
+    `glle_engine.eigen.batched.factorization`. Its row `left_at` has the index at which each supernode begins in `left`,
+    and its row `right_at` the same for `right`. The rows of `target` are `stride` vectors apart. If `known` is 0, the
+    old content of `target` is ignored and counts as zeros. `room` is scratch memory for `ROOM` vectors. The length of
     `tag` is the number of draws.
     """
-    # The product sums over `depth` columns, and a tile of the result has this many rows.
+    # `depth` is the number of columns that the product sums over, and `rows` the number of rows of a tile.
     depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))
     strips = advance(tag, room, rows * _PANEL_COLUMNS)
     edge = advance(tag, strips, _STRIP_COLUMNS * _PANEL_COLUMNS)
@@ -479,11 +486,12 @@ def _pack(
     rows: int,
     packed: Address,
 ) -> None:
-    """Copy `height` rows of L or U^T next to each other, column by column, and pad them with zeros to `rows` rows.
+    """Copy `height` rows of L or U^T to `packed`, column by column, and fill them up with zeros to `rows` rows.
 
-    The rows begin with row `first` of the front, the dense matrix to which the factor `source` belongs. `panels` says
-    where its first `count` supernodes (ranges of columns) lie; row `source_at` of `panels` is where they begin in
-    `source`. The copy is written to `packed`.
+    A front is the dense matrix in which a range of columns is eliminated, and its supernodes are narrower ranges. The
+    rows to copy are `first` to `first + height - 1` of the front, in the columns of its first `count` supernodes.
+    `source` has the factor, one supernode after another: the rows of supernode s begin at panels[source_at, s].
+    `panels` is from `describe_front` in `glle_engine.eigen.batched.factorization`.
     """
     zero = fill(tag, 0.0)
     for s in range(count):

@@ -1,7 +1,10 @@
 r"""Lanczos for several draws at once, for an operator that is reordered so that a step reads each factor once.
 
-With one left null vector y and the constant as right null vector, :math:`B^+ = P B'^{-1} Q`. P and Q project out the
-constant and y (`glle_engine.eigen.eigenproblem`). With B' = L U,
+We want the bottom eigenpairs of :math:`M = B^T B`, B = I - W. If the rows of W sum to one, B is singular: the constant
+is its right null vector, and y its left null vector. :math:`B' = B + e_i e_i^T` is nonsingular, where the position i of
+the added 1 is the *pin*. Then :math:`B^+ = P B'^{-1} Q`, where P projects out the constant, and Q projects out y
+(`glle_engine.eigen.eigenproblem`). For other weights, B is nonsingular, B' is B, and nothing is projected out. With
+B' = L U,
 
 .. math:: M^+ = B^+ B^{+T} = P U^{-1} L^{-1} Q L^{-T} U^{-T} P.
 
@@ -17,9 +20,10 @@ acts like a first basis vector, to which all others are made orthogonal:
 :math:`|y_i| = 1 / \|L^{-T} u_0\|` for y of unit norm. P subtracts :math:`h (h^T s) / n` with :math:`h = U^{-T} 1`,
 where :math:`h^T s = 1^T U^{-1} s`.
 
-An eigenvector of M is :math:`x = P U^{-1} s`, where s is the Ritz vector, and
-:math:`\|x\|^2 = \theta \langle t, t \rangle`. Up to a factor, the t of this eigenvector is :math:`U^{-T} x`. From an
-approximation :math:`x_0` of x, Lanczos therefore starts at :math:`U^{-T} x_0`.
+If t is an eigenvector of :math:`N K` with eigenvalue :math:`\theta`, and s = K t, then :math:`x = P U^{-1} s` is an
+eigenvector of M with eigenvalue :math:`1 / \theta`, and :math:`\|x\|^2 = \theta \langle t, t \rangle`. Conversely, t is
+:math:`U^{-T} x` up to a factor. Given an approximation :math:`x_0` of x, Lanczos therefore starts at
+:math:`U^{-T} x_0`.
 """
 
 from __future__ import annotations
@@ -185,7 +189,8 @@ def lanczos(
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
     weight = np.zeros((max_steps + 2, lanes))  # factors that give the basis vectors unit norm
-    sums = np.zeros((max_steps + 2, lanes))  # h^T s for each basis vector t; the module docstring defines h and s
+    # h^T s for each basis vector t, where s = K t and h = U^-T 1 as in the module docstring
+    sums = np.zeros((max_steps + 2, lanes))
     overlap = np.zeros((max_steps + 2, lanes))
     factor = np.zeros((max_steps + 2, lanes))
     square = np.empty(lanes)
@@ -224,7 +229,7 @@ def lanczos(
         mean = total * fill(tag, 1.0 / n)
         _dots(tag, address(images), first, step + 1, n, x, address(weight), address(overlap))
         last = advance(tag, address(basis), (step + 1) * n)
-        if constrained:  # the projection P replaces x by x - h (h^T s) / n
+        if constrained:  # P replaces x by x - h (h^T s) / n, so that s_i^T x decreases by (h^T s_i) (h^T s) / n
             for i in range(step + 1):
                 store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
         for i in range(first, step + 1):

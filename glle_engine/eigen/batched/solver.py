@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 
     from glle_engine.eigen.batched.structure import Structure
 
-# Lanczos stops when the residual of each eigenpair is below this number times its eigenvalue, and times its distance to
-# the first eigenvalue that is not wanted.
+# Lanczos computes the largest eigenvalues of the inverse of M. It stops when the residual of each wanted eigenpair is
+# at most this number times the eigenvalue, and also at most this number times the distance from the eigenvalue to the
+# first eigenvalue that is not wanted.
 LANE_TOLERANCE = 1e-9
-# Without pivoting, one draw in a hundred has ill-conditioned factors. The eigenvectors of such a draw are off by 1e-8
-# to 1e-6, and so is its deviation. About three draws in a thousand exceed this bound and are solved again.
+# Upper bound on the deviation of a draw, the largest | ||B v||^2 / lambda - 1 | of its eigenpairs. Without pivoting,
+# one draw in a hundred has ill-conditioned factors: its eigenvectors have errors of 1e-8 to 1e-6, and its deviation is
+# of the same size. About three draws in a thousand exceed this bound, and are solved again.
 ACCEPTED_DEVIATION = 3e-8
 # Lanczos starts from a sum of embedding columns, which have variance 1, plus random numbers in [-1/2, 1/2) times this
 # number: enough to reach every direction, and little beside the embedding.

@@ -1,9 +1,11 @@
 """Solve triangular systems with the factors of `factorization`, for several draws at once, two solves per pass.
 
-Lanczos needs :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`. Each is one solve down the tree and
-one solve up. Both solves read the same factor, so that one walk through the tree does both: a supernode is read when it
-is entered and again when it is left. If everything below it fits in a cache, the second read is from the cache. The way
-down and the way up need separate vectors, because the way up changes rows that the rest of the way down still reads.
+A step of Lanczos (`glle_engine.eigen.batched.lanczos`) needs the products :math:`L^{-1} L^{-T} t` and
+:math:`U^{-T} U^{-1} s`. In each product, the first solve, with :math:`L^T` or U, goes down the elimination tree, from
+parents to children; the second solve, with L or :math:`U^T`, goes up. Both solves of a product read the same factor, so
+that one walk through the tree does both: a supernode (a range of columns) is read when the walk enters it, and again
+when the walk leaves it. If everything below it in the tree fits in a cache, the second read is from the cache. The two
+solves need separate vectors, because the second solve changes rows that the first one still reads.
 
 Vectors have one number for each point and draw, flat (n, lanes), with points in the order of elimination.
 """
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 def _enter_lower(
     tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, f: Address, z: Address, x: Address
 ) -> None:
-    """Compute z = L^-T f in the rows of one supernode (a range of columns), when z below them is known.
+    """Compute z = L^-T f in the rows of one supernode (a range of columns), when z in the rows below is known.
 
-    The result is written to z and to x, for as many draws as `tag` is long.
+    The supernode has the number `node`. f is the right-hand side. The result is written to z, and copied to x for
+    the second solve (`_leave_lower`), which changes x in place. The length of `tag` is the number of draws.
     """
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
@@ -44,9 +47,10 @@ def _enter_lower(
 def _enter_upper(
     tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, f: Address, w: Address, x: Address
 ) -> None:
-    """Compute w = U^-1 f in the rows of one supernode (a range of columns), when w below them is known.
+    """Compute w = U^-1 f in the rows of one supernode (a range of columns), when w in the rows below is known.
 
-    The result is written to w and to x, for as many draws as `tag` is long.
+    The supernode has the number `node`. f is the right-hand side. The result is written to w, and copied to x for
+    the second solve (`_leave_upper`), which changes x in place. The length of `tag` is the number of draws.
     """
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
@@ -57,7 +61,11 @@ def _enter_upper(
 
 @compiled
 def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, x: Address) -> None:
-    """Do one step of x = L^-1 x in place: eliminate a range of columns, a supernode; `tag` is as long as the batch."""
+    """Do one supernode's step of x = L^-1 x, in place, after the steps of its children in the elimination tree.
+
+    Supernode number `node` is a range of columns. The step computes x in the rows of this range, and subtracts their
+    contribution from x in the rows below. The length of `tag` is the number of draws.
+    """
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -67,7 +75,11 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
 
 @compiled
 def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, x: Address) -> None:
-    """Do one step of x = U^-T x in place: eliminate a range of columns, a supernode; `tag` is as long as the batch."""
+    """Do one supernode's step of x = U^-T x, in place, after the steps of its children in the elimination tree.
+
+    Supernode number `node` is a range of columns. The step computes x in the rows of this range, and subtracts their
+    contribution from x in the rows below. The length of `tag` is the number of draws.
+    """
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -77,7 +89,10 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
 
 @compiled
 def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
-    """Write z = L^-T t and x = L^-1 z, and return z^T z, for each draw of a batch; the length of `tag` counts draws."""
+    """Write z = L^-T t and x = L^-1 z for a given t, and return z^T z = t^T x, for each draw of a batch.
+
+    L^-1 L^-T is the inverse of the Gram matrix L^T L. The length of `tag` is the number of draws.
+    """
     square = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -95,9 +110,10 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Write w = U^-1 (factor * s) and x = U^-T w, and return the sum of the entries of w, for each draw of a batch.
+    """Write w = U^-1 (factor * s) and x = U^-T w for a given s, and return the sum of w, for each draw of a batch.
 
-    `factor` is one number for each draw. The length of `tag` is the number of draws.
+    U^-T U^-1 is the inverse of the Gram matrix U U^T. `factor` is one number for each draw. The caller needs the sum of
+    the entries of w to project out the constant. The length of `tag` is the number of draws.
     """
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
@@ -122,7 +138,10 @@ def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address
 
 @compiled
 def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address, y: Address) -> None:
-    """Overwrite x with U^-T x and y with U^-T y, for as many draws as `tag` is long; U is read only once."""
+    """Overwrite x with U^-T x and y with U^-T y, for each draw of a batch, reading U only once.
+
+    The length of `tag` is the number of draws.
+    """
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
         _leave_upper(tag, tree, node, upper, y)

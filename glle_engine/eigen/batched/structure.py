@@ -1,14 +1,15 @@
 """Plan an LU factorization: which entries the factors have and where they are stored, for all weights on a kNN graph.
 
 The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with the
-same rows below them form one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small
-supernodes are merged with their parents if this stores few explicit zeros (relaxed amalgamation, Ashcraft and Grimes
-1989). The *front* of a supernode holds its columns and rows. After the s columns have been eliminated, the remaining
-r x r *contribution block* is added to the front of the parent (Duff and Reid 1983). A child whose rows are the whole
-front of its parent is the parent's *heir*: the parent's front is the child's block, overwritten in place.
+same rows below them are eliminated together in one dense matrix, their *front*: it has s columns to eliminate, and r
+rows below their s x s diagonal block. Small fronts are merged with their parents if this stores few explicit zeros
+(relaxed amalgamation, Ashcraft and Grimes 1989). After the s columns have been eliminated, the remaining r x r
+*contribution block* is added to the front of the parent (Duff and Reid 1983). A child whose contribution block is as
+large as the whole front of its parent is the parent's *heir*: the parent's front overwrites this block in place.
 
-A supernode in this sense can be wide. It is one front, whose contribution block is updated once, but its columns are
-cut into *supernodes* in a narrower sense, of so few columns that they fit in registers.
+The columns of a front are cut into *supernodes*, ranges of so few columns that they fit in registers. (In the
+literature, a supernode is the whole range of columns of a front.) Supernodes are eliminated one after another, but the
+contribution block of the front is computed only once, for all of them.
 
 This file also plans the memory layout: the walk over the tree, the parts of L and U, the contribution blocks, and the
 matrix entries. Kernels pass the addresses of these arrays, without reference counts.
@@ -157,10 +158,11 @@ def heirs(
 ) -> NDArray[np.int32]:
     """Return the heir of each front: a child whose contribution block the front overwrites in place; -1 for none.
 
-    A front is the dense matrix in which a range of columns is eliminated; its contribution block is what the
-    elimination leaves for the parent's front. A child can be the heir if it has as many rows below its columns as the
-    front has columns and rows in all. Each front has `width` columns and `below` rows below them. `child` and `sibling`
-    have the first child and the next sibling of each front; -1 for none.
+    A front is the dense matrix in which a range of columns is eliminated. Front f has width[f] columns, and below[f]
+    rows below them. Its contribution block, with below[f] rows and columns, is what the elimination leaves for the
+    parent front. Child c can be the heir of front f if its block is as large as the whole front, which means
+    below[c] = width[f] + below[f]. `child` and `sibling` have the first child and the next sibling of each front; -1
+    for none.
     """
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
@@ -183,10 +185,14 @@ def plan_blocks(
     """Assign scratch memory to the contribution block of each front, so that blocks reuse memory one after another.
 
     A contribution block is what the elimination of a front's columns leaves for the parent front. Returns the start
-    index and the row stride of each block, and the size of the memory. Some fronts overwrite the block of one child,
-    their heir (-1 for none), so that their own block lies inside that block. Other blocks lie at the lowest address
-    that is free while the blocks of the front's children are in use. `heir` is the result of `heirs`, and the other
-    parameters are the same as for `heirs`.
+    index and the row stride of each block, and the size of the memory.
+
+    A front with an heir, the child heir[front], overwrites the heir's block, so that the front's own block lies inside
+    it. The block of a front without an heir (-1) begins at the lowest address at which it overlaps no block that is in
+    use; the blocks of the front's children are still in use then.
+
+    Front f has width[f] columns, and below[f] rows below them. `child` and `sibling` have the first child and the next
+    sibling of each front; -1 for none.
     """
     nodes = len(below)
     block_start, stride = np.zeros(nodes, np.int64), below.copy()
@@ -233,9 +239,9 @@ def plan_blocks(
 def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDArray[np.int32]) -> int:
     """Return the largest total size of the contribution blocks that are in use at the same time.
 
-    A contribution block is what the elimination of a front's columns leaves for the parent front. Each front has
-    `width` columns, `below` rows below them, and a `parent` (-1 for none). `plan_blocks` assigns more memory, because
-    there are gaps between the blocks; this lower bound is computed faster.
+    A contribution block is what the elimination of a front's columns leaves for the parent front. Front f has width[f]
+    columns, below[f] rows below them, and the parent parent[f] (-1 for none). `plan_blocks` assigns more memory,
+    because there are gaps between the blocks; this lower bound is computed faster.
     """
     nodes = len(width)
     room = below * below
@@ -318,8 +324,8 @@ class Structure(NamedTuple):
 
     Columns and rows are in the order of elimination: *position* j of the matrix is point ``order[j]``. The columns are
     divided into F ranges, each of which is eliminated in a dense matrix, its *front*. Each range is divided into
-    *supernodes* of at most 8 columns, S in all. The columns of a supernode have the same rows below them. The rows of a
-    front are the rows below its last supernode.
+    *supernodes* of at most 8 columns, S in all. The columns of a supernode have the same rows below them. The rows
+    below a front are the rows below its last supernode.
 
     Attributes
     ----------
@@ -338,17 +344,17 @@ class Structure(NamedTuple):
     front : (F + 1,) int32
         The number of the first supernode of each front, followed by S.
     place_start : (F + 1,) int64
-        The rows of front f have the entries place_start[f] to place_start[f + 1] - 1 of `place`.
+        The rows below front f have the entries place_start[f] to place_start[f + 1] - 1 of `place`.
     place : int32
-        The index of each of these rows in the parent front, which lists its columns first, and then its rows.
+        The index of each of these rows in the parent front, which lists its columns first, and then the rows below it.
     child, sibling : (F,) int32
         The first child of each front, and the next child of the front's parent; -1 for none.
     visits : (2 S,) int32
         The walk through the tree that every pair of solves takes. It contains s where supernode s is entered from
         above, and ``~s`` where s is left, after everything below it is done.
     lower_start, upper_start : (S,) int64
-        The index at which the entries of each supernode start in L and in U. Supernodes are stored in the order in
-        which `visits` enters them.
+        The index at which the entries of each supernode start in the stored factors L and U. Supernodes are stored in
+        the order in which `visits` enters them.
     lower_size, upper_size : int
         The number of stored entries of L and of U.
     heir : (F,) int32

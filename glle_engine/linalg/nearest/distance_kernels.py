@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-DROPPED_BITS = 19  # distances are compared without their last bits, which rounding errors change, by 34 of 53 bits
+DROPPED_BITS = 19  # distances are compared by the first 34 of their 53 bits, because rounding errors change the others
 TIE_TOLERANCE = 2.0 ** (DROPPED_BITS - 52)  # distances with a smaller relative difference may count as equal
 _HALF = 1 << (DROPPED_BITS - 1)
 

@@ -27,9 +27,13 @@ from glle_engine.linalg.nearest.leaves import Leaves, PrincipalAxes, leaf_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_GROWTH_FACTOR = 4  # the number of landmarks grows by this factor between two computations of all distances
+# The distance from each point to its nearest landmark is computed again each time the number of landmarks has grown by
+# this factor.
+_GROWTH_FACTOR = 4
 _BATCH_POINTS = 64  # the nearest landmarks are searched for this many points at a time, which lie near each other
-# Proposals that are drawn for each landmark to be added. If they run out, all distances are computed earlier.
+# Between two such computations, points are proposed at random as landmarks, and accepted or rejected: this many
+# proposals for each landmark to be added. If all are used up before enough are accepted, the distances are computed
+# again at once, and more points are proposed.
 _PROPOSALS_PER_LANDMARK = 4
 
 
@@ -45,9 +49,10 @@ def accept(
 ) -> int:
     """Add landmarks to `chosen` by rejection sampling, until there are `last`; return how many landmarks there are.
 
-    There are fewer than `last` if all proposals are used up. The first `known` landmarks are in `chosen` already. For
-    each row of X, `squares` (n,) has the squared distance to the nearest of these landmarks, and `reached` (n,) are the
-    cumulative sums of `squares`. A proposal uses two random numbers in [0, 1), a row of `uniforms` (proposals, 2).
+    A proposal is a row of X that is chosen at random and then accepted as a landmark or rejected; it uses two random
+    numbers in [0, 1), a row of `uniforms` (proposals, 2). If all proposals are used up, there are fewer than `last`
+    landmarks. The first `known` landmarks are in `chosen` already. For each row of X, `squares` (n,) has the squared
+    distance to the nearest of these landmarks, and `reached` (n,) are the cumulative sums of `squares`.
     """
     count = known
     for proposal in range(len(uniforms)):
@@ -70,8 +75,9 @@ def accept(
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
     """Choose `count` <= n landmarks, rows of X (n, d) that cover the data; return their row numbers, ascending.
 
-    The method is k-means++. If X has fewer than `count` distinct rows, copies of chosen rows, the first ones in X,
-    become landmarks, too. `on_progress` is called with (landmarks chosen, count, "landmarks").
+    The method is k-means++. If X has fewer than `count` distinct rows, each of these is chosen once, and the first
+    rows of X that were not chosen, copies of chosen ones, are added until there are `count`. `on_progress` is called
+    with (landmarks chosen, count, "landmarks").
     """
     on_progress(0, count, "landmarks")
     chosen = _seeds(X, count, on_progress)
@@ -92,7 +98,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
     chosen, squares = np.empty(count, np.int64), np.full(len(X), np.inf)
     chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
     known, total = 0, 1  # number of landmarks whose distances are in `squares`, and number of landmarks so far
-    no_own_row = np.full(len(X), -1)  # a point may be its own nearest landmark
+    no_own_row = np.full(len(X), -1)  # -1: the search leaves out no row, since a landmark is its own nearest landmark
     order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _BATCH_POINTS)
     while total < count:
         for rows, _, distances in Leaves(X[chosen[known:total]]).nearest(X, no_own_row, 1, order):

@@ -22,7 +22,7 @@ AXES = 16  # at most this many principal axes are used to bound distances
 _AXIS_SAMPLE_ROWS = 2000  # the axes of the tree are the principal axes of a sample of this many rows
 _ITERATIONS = 3  # steps of subspace iteration; any axes give correct results, and good axes save time
 _SPLIT_SAMPLE_POINTS = 128  # about this many points of a node decide along which axis the node is split
-_BLOCK_ENTRIES = 1 << 20
+_BLOCK_ENTRIES = 1 << 20  # coordinates on the axes are computed from this many numbers of the data at a time: 8 MiB
 _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # shortens the axes, whose rounding errors could otherwise make a lower bound too large
 # Rows per leaf, from measurements with 2 to 784 features: 192 from 4 features on, else 64. In larger leaves a pair of
@@ -63,9 +63,10 @@ class PrincipalAxes:
         return cls(mean, basis * _SHRINK)
 
     def places(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coordinates (m, axes) of `points` (m, d) on the axes, and a bound on their rounding errors (m,).
+        """Return the coordinates (m, axes) of `points` (m, d) on these axes, and a bound on their rounding errors (m,).
 
-        Coordinates of points far outside the data may be infinite or NaN; the bound is then infinite.
+        The axes are the principal axes of the data. Coordinates of points far outside the data may be infinite or NaN;
+        the bound is then infinite.
         """
         m, d = points.shape
         places, tolerance = np.empty((m, self.axes.shape[1])), np.empty(m)
@@ -180,9 +181,12 @@ class Leaves:
         """Find the k nearest rows of each of `points` (m, d), and yield the results for one batch of points at a time.
 
         A result is the numbers of the points (c,), and the indices and distances (c, k) of their nearest rows, nearest
-        first; of rows whose distances agree to 34 bits, the smaller index comes first. The rows of group excluded[i]
-        are left out for point i; without groups, this is row excluded[i] alone. -1 leaves out no row. `order` (m,) is
-        an order in which successive points are near each other; by default it is computed here.
+        first; of rows whose distances agree to 34 bits, the smaller index comes first.
+
+        For point i, row excluded[i] is left out, or no row if excluded[i] is -1. If the tree was built with group
+        numbers of its rows (`groups`), all rows of group excluded[i] are left out. `order` (m,) is an order in which
+        successive points are near each other; by default it is computed here. It is ignored if `points` is the very
+        array of which the tree was built, since the order of the tree serves.
         """
         order, queries = self._queries(points, excluded, order)
         step = max(1, int(_PRODUCTS_PER_REPORT // (self.size * self._data.size)))
@@ -196,10 +200,10 @@ class Leaves:
     def _queries(
         self, points: NDArray[np.float64], excluded: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
-        """Sort `points` (m, d) so that successive points are near each other; return the order (m,) and the points.
+        """Sort `points` (m, d) so that successive points are near each other, and divide them into batches.
 
-        The points are returned as `Queries`, batches of successive points. `excluded` and `order` are the parameters of
-        `nearest`.
+        Returns the order (m,) and the sorted points as `Queries`. `excluded` and `order` are the parameters of
+        `nearest`: if `order` is given, it is taken in place of sorting.
         """
         if points is self._data:
             order, places, tolerance, rows = self._order, self._places, self._tolerance, self._tree.data

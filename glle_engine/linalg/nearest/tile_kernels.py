@@ -6,16 +6,18 @@ the leaf's center, so that little cancels. Unless this bound proves that the dis
 distance is computed in the engine's order of operations. The sums of products may be fused and reordered, so that their
 bits depend on the processor. The bound therefore allows for every order.
 
-Bound of the rounding error, for u = 2^-24 and d < 2^21 features. Let a, b be exact, a', b' rounded to float32,
-A = |a'|^2 and B = |b'|^2. In units in which the data have extent 1 at most, and up to d 2^-122 for numbers below the
-normal range:
+Bound of the rounding error, for d < 2^21 features. Let u = 2^-24 be the rounding unit of float32, a and b exact, a' and
+b' rounded to float32, A = |a'|^2 and B = |b'|^2. There are three errors:
 
-- a' and b' are off by u |a| and u |b|, so that |a' - b'|^2 / 2 exceeds |a - b|^2 / 2 by at most 2.1 u (A + B);
-- d products and sums in any order, fused or not, are off by at most 1.1 (d + 1) u (B/2 + |a'| |b'|), which is at most
-  1.1 (d + 1) u (A/2 + B);
-- A, summed in float32, is off by 1.1 (d + 16) u A, and B/2, rounded once, by u B/2.
+- a' and b' are off by u |a| and u |b|. Therefore |a' - b'|^2 / 2 exceeds |a - b|^2 / 2 by at most 2.1 u (A + B).
+- B/2 - a'^T b' is a sum of d products and B/2, in any order, fused or not. It is off by at most
+  1.1 (d + 1) u (B/2 + |a'| |b'|), which is at most 1.1 (d + 1) u (A/2 + B).
+- A is a sum in float32 of at most d + 16 squares, since zeros fill a' up to whole SIMD vectors of up to 16 numbers. It
+  is off by at most 1.1 (d + 16) u A. B/2 is rounded to float32 only once, and is off by at most u B/2.
 
-These errors sum to at most (1.25 d + 16) u (A + B), `error_of` (A + B), which `_threshold` and `panels_of` subtract.
+Together, these errors are at most (1.25 d + 16) u (A + B), which is `error_of` times A + B. `nearest_in_leaves` and
+`panels_of` subtract it from A/2 and B/2. Numbers below the normal range of float32 add at most d 2^-122, if the unit is
+such that the data have extent 1 at most.
 """
 
 from __future__ import annotations
@@ -40,15 +42,22 @@ VECTORS_PER_TILE = 2  # products are computed for this many SIMD vectors of rows
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """The length of this tuple is the number of float32 in a SIMD vector of this processor."""
 PANEL = VECTORS_PER_TILE * len(TAG)  # number of rows of the tree for which products are computed at once
-ROWS = (0,) * 6  # as long as there are query points in a product: 6 x 2 vectors of sums fit into registers
+ROWS = (0,) * 6
+"""Its length is the number of query points for which products are computed at once.
+
+Each query point has `VECTORS_PER_TILE` vectors of sums: 6 x 2 vectors fit into the registers.
+"""
 _EPSILON = float(np.finfo(np.float64).eps)
 _HEIGHT = len(ROWS)
 _MAX_FLOAT32_SQUARE = 2.0**60  # larger squared norms, of points far outside the data, may overflow in float32
-# Exceeds the error, per feature, from numbers below 2^-126, the least normal float32, which may become 0.
+# More than the error that each feature may add because numbers below 2^-126, the least normal float32, may become 0.
 _FLOAT32_UNDERFLOW = 2.0**-120
 _NO_ROW = 2**63 - 1  # stands for "no row", and sorts after all indices
-_NEAR_ZERO = 2.0**-1020  # keys of leaves at distance 0 are below this number, and below all other squared distances
-# Exceeds the error of a squared distance from squares below 2^-1022, the least normal float64, which may become 0.
+# The search visits leaves in the order of their keys. The key of a leaf is its squared distance or, if this is 0, a
+# number below `_NEAR_ZERO`. All other squared distances are above `_NEAR_ZERO`.
+_NEAR_ZERO = 2.0**-1020
+# More than the error of a squared distance that arises because squares below 2^-1022, the least normal float64, may be
+# rounded to 0.
 _FLOAT64_UNDERFLOW = 2.0**-1000
 
 
@@ -154,7 +163,7 @@ class Tree(NamedTuple):
     groups: NDArray[np.int64]  # (n,): the group of each row; a search can leave out one group
     nodes: NDArray[np.float64]  # (nodes, 2, axes): smallest and largest coordinates of each node's rows on the axes
     boxes: NDArray[np.float64]  # (leaves, 2, axes): smallest and largest coordinates of each leaf's rows
-    lowest: NDArray[np.int64]  # (leaves,): the smallest of `numbers` in each leaf
+    lowest: NDArray[np.int64]  # (leaves,): the smallest row number, as in `numbers`, of the rows of each leaf
     centers: NDArray[np.float64]  # (leaves, d and some zeros): the mean of each leaf's rows
     panels: NDArray[np.float32]  # (panels, d, PANEL): rows minus the center of their leaf, times `scale`, transposed
     # (panels * PANEL,): half the squared length of each row in `panels`, less an error bound; infinity without a row
@@ -318,10 +327,11 @@ def nearest_in_leaves(
 ) -> None:
     """Find the k rows of the tree that are nearest to each query point in the batches `first` to `last` - 1.
 
-    Writes the numbers of the rows to `out_index` and their distances to `out_distance`, both (m, k), nearest first; of
-    rows whose distances agree to 34 bits, the smaller number comes first. The rows of the group that
-    `queries.excluded` has for a query point are left out. Adds two counts to `work` (2,): the pairs of a point and a
-    row whose distance was bounded by a product, and the distances that were computed.
+    The query points are processed in batches of points that are near each other. Writes the numbers of the rows to
+    `out_index` and their distances to `out_distance`, both (m, k), nearest first; of rows whose distances agree to 34
+    bits, the smaller number comes first. The rows of one group are left out for each query point, the group whose
+    number is in `queries.excluded`. Adds two counts to `work` (2,): the pairs of a point and a row whose distance was
+    bounded by a product, and the distances that were computed.
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded
@@ -380,7 +390,8 @@ def nearest_in_leaves(
                 _bounds(places[:, :m], boxes[leaf], tolerance, bounds[:m])
                 used = 0
                 for r in range(m):
-                    # If k rows at distance 0 are known, copies with greater indices are no neighbors.
+                    # distances[r, 0] is the largest of the k distances so far, and indices[r, 0] its row number. If it
+                    # is 0, only a copy of the point with a smaller number can still be a neighbor.
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
                     row, target = offset(row_at, r * wide), offset(left_at, used * wide)
