@@ -279,9 +279,10 @@ def compare(
 
 @dataclass(eq=False)
 class _Making:
-    """A comparison to which maps are added one after the other, each with the scores that `names` lists.
+    """A comparison to which maps are added one after the other; each map gets the scores that `names` lists.
 
-    `notes` has, by code, the notes of the methods that the finished comparison shows.
+    `notes` has, by code, the notes of maps that hold for the whole comparison: only the one on features with unequal
+    scales. The finished comparison shows it once.
     """
 
     comparison: Comparison
@@ -327,7 +328,10 @@ class _Making:
 def _coordinates(
     X: ArrayLike, candidate: Candidate, labels: ArrayLike | None
 ) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
-    """Embed the data X by a candidate; return the coordinates (n, p), and the notes of the method."""
+    """Return the coordinates (n, p) of a candidate's map of X, and the notes on this map.
+
+    Only a method that is given by its name has notes; a function, an estimator or given coordinates have none.
+    """
     if candidate.name is not None:
         chosen = method_of(candidate.method)
         spec = chosen.spec.from_dict(candidate.parameters)
@@ -339,7 +343,7 @@ def _coordinates(
 
 
 def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
-    """Return labels as numbers, which methods take: each word becomes its rank among the distinct words."""
+    """Return labels as numbers, for supervised methods: each word becomes its rank among the sorted distinct words."""
     if labels is None or np.asarray(labels).dtype.kind in "iubf":
         return labels
     return np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
@@ -347,7 +351,7 @@ def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What scores compare embeddings with: the data X (n, d), labels, true coordinates, and the number of neighbors."""
+    """Inputs of scores beside the embedding: data X (n, d), labels, true coordinates, and the number of neighbors."""
 
     X: Any
     labels: Any
@@ -357,8 +361,7 @@ class Scored:
     def names(self, scores: Sequence[str] | None) -> list[str]:
         """Return the names of the scores to compute: `scores`, or for None all fast scores.
 
-        Fast scores that need labels or true coordinates are left out if these are None.
-
+        Without labels, the fast scores that need labels are left out; likewise for true coordinates.
 
         Raises `InvalidParameterError` if `scores` is not a list of names.
         """

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from glle.transport.calls import Array
 
-_PIECE_BYTES = 2**20
-# An unknown option counts as misspelled if it is at least this similar to a known one; no parameter of a method is.
+_PIECE_BYTES = 2**20  # arrays are sent in pieces of about this size, so that they are not copied as a whole
+# An unknown option is reported as a misspelling if it is at least this similar to a known option, by the ratio of
+# difflib. Among all parameters of methods, `seed` is the most similar to an option of an upload: .67, to `sheet`.
 _MIN_NAME_SIMILARITY = 0.72
 _ARROW = "application/vnd.apache.arrow.stream"
 
@@ -93,8 +94,8 @@ class TransformDataOptions(TransformOptions, DataOptions):
 def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
     """Split keyword arguments into `DataOptions`, for the upload, and all others, such as parameters of a method.
 
-    Raises ValueError for a name that looks like a misspelled option in `known`, before anything is uploaded. The
-    service checks all other names.
+    Raises ValueError for a name that looks like a misspelling of an option in `known`, so that no data are uploaded in
+    vain. The service checks all other names.
     """
     for name in options.keys() - known.__annotations__.keys():
         if near := get_close_matches(name, known.__annotations__, 1, _MIN_NAME_SIMILARITY):
@@ -137,9 +138,10 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
 
 @dataclass(frozen=True)
 class DatasetUpload:
-    """The body and the query of a request that uploads data, and the index of the uploaded pandas frame or None.
+    """The body and the query of a request that uploads data.
 
-    The client gives this index to results about the data.
+    `index` is the row index of the pandas frame that is uploaded, which the client attaches to results about the data;
+    None for other data.
     """
 
     body: Body
@@ -189,7 +191,7 @@ def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm
 
 
 def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
-    """Return the upload of a frame, to which the labels and colors in `values` are appended as columns."""
+    """Return the upload of a frame; labels and colors that were given as arrays (`values`) become columns of it."""
     table, index = frame_columns(frame, with_index=query.get("missing") == "drop"), getattr(frame, "index", None)
     table, roles = with_given(table, values, index)
     members: dict[str, Any] = pack(table)

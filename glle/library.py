@@ -73,7 +73,7 @@ __all__ = ["audit", "compare", "datasets", "embed", "fit", "load"]
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableResult:
-    """Base class of results, which keeps the labels, colors, ids, row index and feature names of the data.
+    """Base class of results that keep the labels, colors, ids, row index and feature names of their data.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return {**super().head(), "table": {"names": self.names, "options": self.options}}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that `save` writes, by name, with the labels, colors, ids and index of the table."""
+        """Return by name the arrays that `save` writes: those of the fit, and labels, colors, ids and index of rows."""
         beside = {name: getattr(self, name) for name in _TABLE_ARRAYS}
         if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
@@ -283,7 +283,11 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior that had this `head()` and these `arrays()`; files of `glle_engine` lack a table."""
+        """Return the posterior with this `head()` and these `arrays()`, as they were read from a file.
+
+        If `glle_engine` wrote the file, it has no labels, colors, ids, row index or names of features; the posterior
+        then has none either.
+        """
         beside: Any = {name: arrays.get(name) for name in (*_TABLE_ARRAYS, "index")}
         table = {"names": None, "options": {}, **head.get("table", {})}
         if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
@@ -586,6 +590,9 @@ embed.__doc__ = f"{str(embed.__doc__).rstrip()}\n\n{indent(describe_keywords(), 
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's own keyword-only parameters, without the parameters of all methods."""
+    """Return the names of a function's keyword-only parameters, without those that `with_keywords` added for methods.
+
+    In the signature, the parameters of methods have the default `OF_METHOD`.
+    """
     shown = signature(function).parameters.items()
     return [name for name, each in shown if each.kind is Parameter.KEYWORD_ONLY and each.default is not OF_METHOD]

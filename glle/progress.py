@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from glle.types import ProgressOut
 
 DELAY_SECONDS = 2.0  # a computation in this process shows its progress only if it takes longer than this
-_REDRAW_SECONDS = 0.1
+_REDRAW_SECONDS = 0.1  # the line is written at most ten times a second
 
 
 class Bars:
     """Line on stderr that shows the progress of all jobs of one client.
 
-    `switch` says whether the line appears; with None, it appears in terminals and notebooks. A job is shown once
-    `delay` seconds have passed since its begin.
+    `switch` says whether the line appears; with None, it appears in terminals and notebooks. A job is shown once it has
+    run for `delay` seconds.
     """
 
     def __init__(self, switch: bool | None = None, *, delay: float = 0.0) -> None:  # noqa: FBT001 # Client(progress=)
@@ -34,7 +34,7 @@ class Bars:
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
         """Yield a function that shows the progress of a job, with `title` as its name; afterwards remove the job.
 
-        Jobs that are complete before the delay has passed are never displayed.
+        Jobs that end within the delay are never shown.
         """
         key, started, last = object(), time.monotonic(), 0.0
 

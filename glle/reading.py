@@ -87,10 +87,11 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any, name: str) -> Any:
-        """Return `values`, one for each row of the data, without those of the rows that were dropped.
+        """Return `values`, one for each row of the data, without the values of rows that were dropped.
 
-        A `Series` of pandas is first put in the order of the frame's index. `values` of any other length are returned
-        unchanged. Messages call the values `name`, such as "the labels".
+        A `Series` of pandas is first put in the order of the frame's index. Nothing is left out of values of
+        another length, such as one value for each row that was kept. Messages call the values `name`, such as "the
+        labels".
         """
         if values is None or not hasattr(values, "__len__"):
             return values
@@ -139,7 +140,8 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
     """Return the points of an array, a sparse matrix, a table or an AnnData; `options` are `TableOptions`.
 
     `labels` and `colors` name a column, or have one value for each row. A missing label becomes the empty text.
-    `are_new` says that the points are new points for a fitted map: then no rows are dropped, and no values filled in.
+    `are_new` says that a fitted map will place the points: an error on missing values then does not offer to drop rows
+    or to fill in values.
 
     Raises
     ------
@@ -203,8 +205,8 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
     """Return the features (m, d) of `data` in the order in which a fit had them; columns are matched by their names.
 
-    `fitted` are the `DataPoints.options` of the fit, and `names` the names of its features. An array of new points,
-    which has no names, is returned unchanged.
+    `fitted` are the `DataPoints.options` of the fit, and `names` the names of its features. `is_new` says that `data`
+    are new points, not the data of the fit; new points without column names, such as an array, are returned unchanged.
 
     Raises
     ------
@@ -281,7 +283,11 @@ def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new:
 
 
 def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> DataPoints:
-    """Return the points of a table; columns without a role in `roles` get the role that their values suggest."""
+    """Return the points of a table; columns without a role in `roles` get the role that their values suggest.
+
+    `are_new` says that a fitted map will place the points: an error on missing values then does not offer to drop rows
+    or to fill in values.
+    """
     table = read_table(columns, roles, are_new=are_new)
     layout = table.layout
     assert layout is not None

@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE into the name of a parameter and its value, which is read as JSON, or else stays a text."""
+    """Split NAME=VALUE into the name and the value of a parameter; a value that is not JSON is taken as a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not a parameter: write NAME=VALUE, such as n_neighbors=10")
@@ -92,9 +92,9 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]
 def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False) -> str | None:
     """Return the id of the data set with the labels, or None if `--labels` is absent or is the name of a column.
 
-    A file that `--labels` names is uploaded. The name of a column stays in `args`, because it is an option of the
-    upload of the data. `is_stored` says that the service has the data already, so that they are not uploaded:
-    `--labels` can then only name a data set or a file.
+    If `--labels` is a file, the file is uploaded. If it is the name of a column, it stays in `args`, because the upload
+    of the data has the option `labels`. `is_stored` says that the service has the data already: without an upload,
+    `--labels` can only be a data set or a file.
     """
     text = getattr(args, "labels", None)
     if text is None or not (is_stored or text.startswith("ds_") or Path(text).is_file()):
@@ -104,7 +104,10 @@ def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False
 
 
 def _set_blocks_apart(args: argparse.Namespace) -> None:
-    """Give the column of a file that `--blocks` names the role of ids in `args`, so that it is not a feature."""
+    """Keep the blocks out of the features: add the column that `--blocks` names to the option `id` in `args`.
+
+    If that column has a role already, or the data are the id of a data set, `args` stay as they are.
+    """
     from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     if file_or_id(args.data) != args.data:
@@ -187,7 +190,7 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
 
 
 def _cost_and_notes(row: dict[str, Any]) -> tuple[str, str]:
-    """Return the last two cells of a comparison's row: the seconds, and the problem of the method or its notes."""
+    """Return the last two cells in the row of a method: its seconds, and its notes (or the error, if it failed)."""
     problem, seconds = row["problem"], row["seconds"]
     texts = [problem["detail"], problem["remedy"]] if problem else [note["message"] for note in row["notes"]]
     cost = f"{sum(seconds.values()):.4g}" if seconds else ""

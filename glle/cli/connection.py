@@ -45,7 +45,7 @@ _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
     """Add a command-line option for each key of the `TypedDict` `options`, with its annotation as the help.
 
-    No option is added for a flag in `taken`, because the command defines this flag itself.
+    Flags in `taken` are left out, because the command defines them itself.
     """
     group = parser.add_argument_group(*(_COLUMNS_GROUP if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
@@ -89,7 +89,7 @@ def _or_words(number: Any, words: list[str]) -> Any:
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return the names and options that `add_command` later passes to argparse's `add_argument`."""
+    """Return an argument of a command; `add_command` passes its names and options to argparse's `add_argument`."""
     return names, options
 
 
@@ -160,7 +160,10 @@ def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[No
 
 
 def _in_words(value: Any, write: Callable[[Way], str]) -> Any:
-    """Return a copy of a JSON value in which `write` has written every option that a message mentions."""
+    """Return a copy of a JSON value in which messages spell options and calls as on the command line.
+
+    `write` returns the spelling, such as "--missing drop", for the placeholder (`Way`) of an option or a call.
+    """
     if isinstance(value, dict):
         return {name: _in_words(member, write) for name, member in value.items()}
     if isinstance(value, list):
@@ -174,9 +177,10 @@ def _in_lines(args: argparse.Namespace, lines: Iterable[str], notes: Iterable[No
 
 
 def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
-    """Print a new resource as JSON, or print its id on stdout, for a script to read, and the lines and notes on stderr.
+    """Print what the service has made, such as a data set; return the exit code 0.
 
-    Returns the exit code 0.
+    With `--json`, `value` is printed as JSON. Otherwise, the id is printed on stdout, so that a script can read it, and
+    the lines and the notes are printed on stderr.
     """
     if args.json:
         return report(args, value)
@@ -194,10 +198,11 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
 
 def in_command(way: Way, flags: Collection[str] | None = None) -> str:
-    """Return what a message on the command line says for an option, a call to the service or a feature.
+    """Return how the command line writes `way`, the placeholder in a message for an option, a call or a feature.
 
-    For example "--n-neighbors 5" or "`glle fit`". An option that is not among the `flags` of the command is written
-    NAME=VALUE, as it is given after `--parameters`. If `flags` is None, every option is written as a flag.
+    An option becomes "--n-neighbors 5", a call to the service "`glle fit`", a feature of the data "feature 3 (counted
+    from 0)". A parameter of a method that is not among the `flags` of the command is written NAME=VALUE, because the
+    user gives it after `--parameters`. If `flags` is None, every option is written as a flag.
     """
     if way.name in _CALLS:
         return _CALLS[way.name].format(way.value or "ID")

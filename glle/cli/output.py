@@ -53,23 +53,24 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
 def save_rows(
     client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
 ) -> None:
-    """Write `array` if `out` is an npy file; otherwise write a table of `columns` after the ids of the data set's rows.
+    """Write `array` if `out` is an npy file; otherwise write a table with the ids of the points, followed by `columns`.
 
-    A table of several draws lists all points once for each draw: `repeats` is the number of draws.
+    The ids are those of the data set. A table of several draws lists all points once for each draw: `repeats` is the
+    number of draws.
     """
     ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None
     save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 
 
 def embedding_columns(embedding: Array) -> dict[str, Array]:
-    """Return the columns y1, ..., yp of a table of coordinates (..., p), whose leading axes become its rows."""
+    """Return coordinates (..., p) as the columns y1, ..., yp of a table, with one row for each point of each draw."""
     return {f"y{i + 1}": embedding[..., i].reshape(-1) for i in range(embedding.shape[-1])}
 
 
 def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
-    """Return ids (n,) as the column `id`, or ids (n, m) as the columns `id_1`, ..., `id_m`; empty without ids.
+    """Return ids (n,) as the column `id`, or ids (n, m) as the columns `id_1`, ..., `id_m`; empty if `ids` is None.
 
-    Each column has all ids `repeats` times.
+    Each column lists all ids `repeats` times, once for each draw in the table.
     """
     if ids is None:
         return {}

@@ -51,9 +51,10 @@ def add(commands: Commands) -> None:
 
 
 def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
-    """Add the command `name`, and return argparse's action to which the caller adds the subcommands.
+    """Add the command `name`; return argparse's action to which the caller adds its subcommands, such as `list`.
 
-    `row` maps the JSON of one data set or job to its cells in the table of `list`, by the name of the column.
+    `list` prints a table; `row` maps the JSON of one data set or job to the cells of its row, by the name of the
+    column.
     """
     group = commands.add_parser(name, help=text)
     group.set_defaults(resource=name, row=row)
@@ -74,7 +75,10 @@ def _show(args: argparse.Namespace, client: Client) -> int:
 
 
 def file_or_id(text: str) -> Path | str:
-    """Return `text` unchanged if it is the id of a data set (ds_...), unless there is such a file; else as a `Path`."""
+    """Return `text` as a `Path`, unless it is the id of a data set: then return it unchanged.
+
+    A text that starts with ds_ is an id if no file has this name.
+    """
     return text if text.startswith("ds_") and not Path(text).exists() else Path(text)
 
 
@@ -82,7 +86,7 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
     """Return the id of the data set for the argument `text`, which is an id or the path of a file.
 
     A file is uploaded with the upload options in `args`, and the notices of the upload are printed on stderr. Raises
-    ValueError if there are such options for a data set that is stored already.
+    ValueError if the user gave upload options with an id, because that data set is stored already.
     """
     options = {} if args is None else select_options(args, UploadOptions)
     if file_or_id(text) == text:

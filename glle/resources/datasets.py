@@ -26,7 +26,11 @@ ROLES = COLUMN_LISTS | {"labels", "colors"}
 
 @dataclass(frozen=True, repr=False)
 class BaseDataset(Resource):
-    """Data set of the service: `metadata` is its description, `index` the uploaded pandas frame's index, or None."""
+    """A data set that the service stores.
+
+    `metadata` is the service's description of it, and `index` is the row index of the pandas frame that was uploaded,
+    or None.
+    """
 
     metadata: DatasetOut
     index: Any = field(default=None, compare=False)
@@ -82,11 +86,11 @@ class BaseDataset(Resource):
 
 
 class Dataset(BaseDataset, Blocking):
-    """Data set of a `Client`."""
+    """A data set that the service stores, as a `Client` returns it: its methods block."""
 
 
 class AsyncDataset(BaseDataset, Async):
-    """Data set of an `AsyncClient`."""
+    """A data set that the service stores, as an `AsyncClient` returns it: its methods are coroutines."""
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
@@ -114,16 +118,16 @@ async def dataset_of(session: Session, data: Any, options: DataOptions | None = 
 
 
 async def dataset_id(session: Session, data: Any, options: DataOptions | None = None) -> str:
-    """Return the id of the data set `data`; data that are not a data set are uploaded first."""
+    """Return the id of a data set; `data` is the data set or its id, or data to upload as a new data set."""
     dataset = await dataset_of(session, data, options)
     return dataset if isinstance(dataset, str) else dataset.id
 
 
 async def new_points(session: Session, data: Any, options: DataOptions, training: str) -> Any:
-    """Return the data set of new points, or its id; upload the points if they are not stored yet.
+    """Upload new points, and return their data set; if `data` is a data set or its id, return it unchanged.
 
-    The columns of an upload get the roles that they have in the training data, whose id is `training`: a few new rows
-    could suggest other roles to the service.
+    Unless `options` give roles, the columns of an upload get the roles that they have in the training data, whose id is
+    `training`: from a few new rows, the service could guess other roles.
     """
     given_roles = {name for name, value in options.items() if name in COLUMN_LISTS or is_column(value)}
     if not is_stored(data, options) and not given_roles & ROLES:
@@ -144,9 +148,9 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
 
 
 async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
-    """Post data to `/v1/datasets`, or to a `path` below it; return the JSON response, and the index of a pandas frame.
+    """Post data to `/v1/datasets`, or to a `path` below it; return the JSON response, and the row index of the data.
 
-    The index is None for data without one. Rows that the service has dropped are missing in the index.
+    The row index is that of a pandas frame, without the rows that the service has dropped; None for other data.
     """
     content = upload_of(data, options)
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))

@@ -34,10 +34,10 @@ EmbeddingT = TypeVar("EmbeddingT")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BaseEmbedding(Result):
-    """Embedding of the service.
+    """An embedding that the service stores.
 
-    It has the attributes `embedding` (n, p), `id`, `figures` (results of the method by name, such as its stress),
-    `notes`, and `scores` if there are any.
+    It has the attributes `embedding` (n, p), `id`, `figures` (numbers that the method reports by name, such as its
+    stress), `notes`, and `scores` if some were computed.
     """
 
     _session: Session = field(kw_only=True)
@@ -72,11 +72,11 @@ class BaseEmbedding(Result):
 
 
 class Embedding(BaseEmbedding, Blocking):
-    """Embedding of a `Client`."""
+    """An embedding that the service stores, as a `Client` returns it: its methods block."""
 
 
 class AsyncEmbedding(BaseEmbedding, Async):
-    """Embedding of an `AsyncClient`."""
+    """An embedding that the service stores, as an `AsyncClient` returns it: its methods are coroutines."""
 
 
 class MethodOperations(Generic[EmbeddingT]):
@@ -281,10 +281,11 @@ class MethodOperations(Generic[EmbeddingT]):
         return result_of(data, result)
 
     async def _labeled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
-        """Return the data set of `data` (or its id), and the id of the data set that has the labels, or None.
+        """Return the data set of `data`, and the id of the data set with the labels to use; upload what is not stored.
 
-        Data and labels that are not stored yet are uploaded. If `labels` is None, they are the labels of the data set
-        itself, if it has any.
+        If `data` is the id of a data set, this id is returned in place of the data set. If `labels` is None, or names a
+        column of data to upload, the labels are those of the data set itself, and both values are for the same data
+        set. The second value is None if there are no labels.
         """
         if not is_stored(data, options) and names_column(labels):
             options, labels = {**options, "labels": labels}, None

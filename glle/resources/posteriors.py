@@ -36,7 +36,11 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BasePosterior(Resource, Generic[JobT]):
-    """Fitted posterior: `metadata` is its description, `index` the uploaded pandas frame's index, or None."""
+    """A fitted posterior that the service stores.
+
+    `metadata` is the service's description of it, and `index` is the row index of the pandas frame that was uploaded,
+    or None.
+    """
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)
@@ -225,8 +229,8 @@ class BasePosterior(Resource, Generic[JobT]):
 
 
 class Posterior(BasePosterior[Job], Blocking):
-    """Posterior of a `Client`."""
+    """A posterior that the service stores, as a `Client` returns it: its methods block."""
 
 
 class AsyncPosterior(BasePosterior[AsyncJob], Async):
-    """Posterior of an `AsyncClient`."""
+    """A posterior that the service stores, as an `AsyncClient` returns it: its methods are coroutines."""

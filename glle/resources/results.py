@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from glle.transport.session import Session
     from glle.types import JobOut
 
+# Why a calibrated scale is doubtful, as a part of a sentence, by the code of the calibration's note.
 _DOUBTS = {
     "scale-saturated": "the spread of draws hardly depends on it",
-    "scale-not-matched": "no scale that was tried spreads draws as half-samples",
-    "scale-poorly-correlated": "draws and half-samples disagree about which points are uncertain",
+    "scale-not-matched": "no scale that was tried makes draws spread as much as maps of random halves of the data",
+    "scale-poorly-correlated": "draws and maps of random halves of the data disagree about which points are uncertain",
 }
 
 
@@ -63,7 +64,7 @@ class Resource:
 class Result(PointArray):
     """Result of an analysis: `arrays` by name, and all other values in `metadata`.
 
-    `index` is the index of the uploaded pandas frame, or None.
+    `index` is the row index of the pandas frame that was uploaded, or None.
     Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``. A result with coordinates can be
     passed in place of an array, and stands for its `embedding` (n, p); the `embedding` of a summary is the `consensus`.
     """
@@ -128,9 +129,10 @@ class Result(PointArray):
 
 
 def result_of(data: Any, result: Result) -> Result:
-    """Return `result` with the index and the upload notices of `data`, a data set or posterior.
+    """Return `result` with the row index of `data`, which is a data set, a posterior, an embedding or an id.
 
-    If `data` is only the id, the result gets no index.
+    The row index is that of the pandas frame that was uploaded. The notices of a data set's upload come before the
+    notes of the result. If `data` is only an id, the row index is None, and there are no notices.
     """
     notices = () if isinstance(data, str) else data.metadata.get("notices", ())
     notes = [*notices, *result.metadata.get("notes", ())]
@@ -171,20 +173,23 @@ async def job_result(
 
 
 async def run_job(session: Session, path: str, body: Any, timeout: float | None, **options: Any) -> Any:
-    """Submit a job by a POST, wait for it, and return its result; the `options` are arguments of `job_result`."""
+    """Submit a job: post `body` to `path`, wait for the job and return its result. `options` are for `job_result`."""
     reply = await session.send(Call.post(path, body))
     return await job_result(session, reply.json(), timeout, **options)
 
 
 async def run_on(session: Session, path: str, data: Any, body: Any, timeout: float | None) -> Result:
-    """Submit a job on a data set or its id, and return the job's result with the index and notices of the data set."""
+    """Submit a job on `data`, a data set or its id, and return the result, with the row index of the data set.
+
+    The notices of the data set's upload come before the notes of the result.
+    """
     id_ = data if isinstance(data, str) else data.id
     result: Result = await run_job(session, path, {"dataset": id_, **body}, timeout)
     return result_of(data, result)
 
 
 def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the arrays of an audit, with one sparse matrix `neighbors` in place of its three arrays."""
+    """Return the arrays of an audit; the three arrays of its matrix `neighbors` become one sparse matrix."""
     parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
     if parts[0] is None:
         return arrays
@@ -200,7 +205,10 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BaseJob(Resource, Generic[JobT]):
-    """Job of the service. It does not change: `metadata` has the state of the last request; `refresh` asks again."""
+    """A job of the service; `metadata` is the service's description of the job at the last request.
+
+    The object does not follow the job: `refresh` asks the service again, and returns a new object.
+    """
 
     metadata: JobOut
 
@@ -225,7 +233,7 @@ class BaseJob(Resource, Generic[JobT]):
 
     @operation
     async def refresh(self) -> JobT:
-        """Return the job in its current state."""
+        """Ask the service for the job, and return it in its current state as a new object."""
         return self._session.build("job", await self._session.get(path_of("jobs", self.id)))
 
     @operation
@@ -254,8 +262,8 @@ class BaseJob(Resource, Generic[JobT]):
 
 
 class Job(BaseJob["Job"], Blocking):
-    """Job of a `Client`."""
+    """A job of the service, as a `Client` returns it: its methods block."""
 
 
 class AsyncJob(BaseJob["AsyncJob"], Async):
-    """Job of an `AsyncClient`."""
+    """A job of the service, as an `AsyncClient` returns it: its methods are coroutines."""

@@ -120,7 +120,7 @@ class Call:
     def destination(self) -> Iterator[IO[bytes]]:
         """Yield a file to write the response's body to, so that large bodies are never in memory twice.
 
-        At the end of the context, when the body is complete, it replaces the file `out`.
+        When the context ends without an error, the complete body replaces the file `out`.
         """
         if self.out is None:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
@@ -149,7 +149,7 @@ def _read_npz(file: IO[bytes]) -> dict[str, Array]:
 
 
 class Members(dict[str, Any]):
-    """JSON object, whose members are also attributes: ``audit.groups.names``."""
+    """JSON object as a dictionary whose members are also attributes: ``audit.groups.names``."""
 
     def __getattr__(self, name: str) -> Any:
         if name in self:
@@ -158,7 +158,11 @@ class Members(dict[str, Any]):
 
 
 def _members(values: dict[str, Any]) -> Members:
-    """Return a JSON object as `Members`, in whose messages options and calls are written as in Python code."""
+    """Return a JSON object of a response as `Members`, with messages for users of Python.
+
+    The response has each message (`detail`, `remedy` or `message`) also in parts. From these parts, the message is
+    written again with options and calls in Python's spelling: `n_neighbors=10` in place of "n_neighbors": 10.
+    """
     for name in ("detail", "remedy", "message"):
         if f"{name}_parts" in values:
             values[name] = Text.from_json(values[f"{name}_parts"])
@@ -173,7 +177,7 @@ class Reply(NamedTuple):
     body: Any
 
     def json(self) -> Any:
-        """Return the value of a JSON body; objects become `Members`, whose messages write options as in Python code."""
+        """Return the value of a JSON body; objects become `Members`, whose messages spell options for Python."""
         return json.loads(self.body, object_hook=_members)
 
 

@@ -16,8 +16,10 @@ _MAX_EXCERPT_CHARACTERS = 200  # a message quotes at most this many characters o
 class GlleServiceError(Exception):
     """A request to the service failed; the message has the problem and its remedy.
 
-    The attributes are the members of the problem+json, in whose texts options and calls are written as in Python code,
-    and `request_id`, the id of the request in the service's log, or None. Status 0 means that there was no response.
+    The service describes an error as problem+json, whose members are the attributes: `type`, `title`, `status`,
+    `detail`, `remedy` and `details`. `detail` and `remedy` spell options and calls for Python: `n_neighbors=10`, not
+    "n_neighbors": 10. `request_id` is the id of the request in the service's log, or None. The status is the HTTP
+    status; it is 0 if the service did not respond, and for a `JobTimeoutError`.
     """
 
     statuses: ClassVar[frozenset[int]] = frozenset()
@@ -83,7 +85,7 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
 
 
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
-    """Return the exception for a problem, of the class for its HTTP status."""
+    """Return the exception for a problem; the HTTP status decides its class, such as `NotFoundError` for 404."""
     classes = [
         error_class for error_class in GlleServiceError.__subclasses__() if problem["status"] in error_class.statuses
     ]
@@ -91,7 +93,10 @@ def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleSer
 
 
 def reply_error(reply: Reply) -> GlleServiceError:
-    """Return the exception for a response with an error status; a proxy may have sent one that is no problem+json."""
+    """Return the exception for a response with an error status.
+
+    If the body is no problem+json, such as the error page of a proxy, the message quotes its first 200 characters.
+    """
     request_id = reply.headers.get("x-request-id")
     try:
         return problem_error(reply.json(), request_id)

@@ -107,7 +107,7 @@ class Session:
         return coroutine
 
     def iterate(self, items: AsyncIterator[Any]) -> Any:
-        """Return the asynchronous iterator unchanged."""
+        """Return the asynchronous iterator unchanged, for the caller's `async for`."""
         return items
 
     async def sleep(self, seconds: float) -> None:
@@ -219,9 +219,10 @@ class Session:
 
 
 class BlockingSession(Session):
-    """Sends the requests of a `Client`, and blocks.
+    """Sends the requests of a `Client`, and blocks until the service has answered.
 
-    The coroutines of `Session` never wait for an event loop here, so that one `coroutine.send(None)` runs them through.
+    It uses the coroutines of `Session`. Here they block in place of waiting for an event loop, so that one
+    `coroutine.send(None)` runs a coroutine to its end.
     """
 
     http_class = httpx.Client
@@ -243,7 +244,7 @@ class BlockingSession(Session):
         raise AssertionError(f"{coroutine!r} of a blocking client was suspended: a fault of glle")
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
-        """Yield the items of an asynchronous iterator."""
+        """Yield the items of an asynchronous iterator to code without an event loop; the wait for an item blocks."""
         with suppress(StopAsyncIteration):
             while True:
                 yield self.run(anext(items))  # type: ignore[arg-type] # a generator's `anext` is a coroutine
@@ -275,7 +276,7 @@ async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces; a thread reads each one, so that a slow disk does not block the event loop."""
+    """Yield the pieces of a body; a thread reads each piece, so that a slow disk does not block the event loop."""
     while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
         yield piece
 
