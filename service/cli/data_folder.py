@@ -113,7 +113,9 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
             if not allows_loss:
                 _require_no_loss(stores)
             yield stores
-            if is_embedded:  # if this command has created an API key, the mark (worker/storage/mark.py) now says so
+            if is_embedded:
+                # This command may have created an API key. Note this in the mark, the file by which a later start
+                # notices that Redis has lost its records.
                 with contextlib.suppress(ProblemError):
                     stores.mark.renew()
         except redis.RedisError as error:

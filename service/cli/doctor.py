@@ -65,8 +65,9 @@ MIN_REDIS_VERSION = (7, 0)  # the first version with ACL DRYRUN, and the oldest 
 PINGS = 15
 # The doctor warns if a round trip to Redis takes longer than this, because a cached draw takes three round trips.
 MAX_ROUND_TRIP_SECONDS = 0.005
-SKEW_SECONDS = 1.0
-LONG_WAIT_SECONDS = 60.0
+SKEW_SECONDS = 1.0  # the doctor warns if clocks differ by more
+LONG_WAIT_SECONDS = 60.0  # the doctor warns if a task or a draw has waited longer for a worker
+# Solvers that compute small draws; other solvers are used only if the results of these are rejected.
 GOOD_SOLVERS = frozenset({"lanes", "lu"})
 DRAW_POINTS = 300
 MAX_SHOWN_IDS = 5  # a message names at most this many records without files
@@ -135,7 +136,11 @@ def _readiness(response: httpx.Response) -> Check:
 
 
 def _end_to_end(client: Client) -> Iterator[Check]:
-    """Yield checks that the service has the version of this command, completes a fit, and draws as the local engine."""
+    """Yield checks that the service has the version of this command, completes a fit, and makes a correct draw.
+
+    The draw is correct if it agrees to four digits with the draw that the engine on this machine makes from the same
+    data.
+    """
     name, work = "version", ""
     try:
         info = client.info()
@@ -482,7 +487,11 @@ def _object_store(stores: Stores) -> Check:
 
 
 def engine(settings: Settings) -> Iterator[Check]:
-    """Yield two checks: whether this machine computes the published bits, and which solver makes a small draw."""
+    """Yield two checks: the bits of reference results on this machine, and the solver of a small draw.
+
+    The first check compares a digest of reference results with the digest that every machine should compute
+    (`PINNED_FINGERPRINT`).
+    """
     is_allowed = settings.allow_other_bits == "on"
     yield _check(
         "fingerprint",

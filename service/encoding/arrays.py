@@ -86,7 +86,10 @@ class Stack:
 
     @classmethod
     def from_array(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
-        """Return a `Stack` unchanged, or an array as a `Stack`, whose floats are converted to `dtype` unless None."""
+        """Return an array as a `Stack`, an array that is sent matrix by matrix; this one has a single matrix.
+
+        If `dtype` is not None, floats are converted to this type when they are sent. A `Stack` is returned unchanged.
+        """
         if isinstance(array, Stack):
             return array
         target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype

@@ -127,9 +127,11 @@ class ArraysResult:
     main
         Name of the only array that an npy response has.
     members
-        Further members of the JSON object. With `has_names` they come first, and the member `arrays` follows them.
-        Otherwise `shape`, `dtype` and `data` of the main array come first, and `members` is iterated only after these
-        three have been sent.
+        Names and values of further members of the JSON object. If `has_names` is false, they are iterated only after
+        the main array has been sent.
+    has_names
+        Whether the JSON object has all arrays by name: first `members`, then a member `arrays`, which maps each name to
+        `shape`, `dtype` and `data`. Otherwise it has `shape`, `dtype` and `data` of the main array, then `members`.
     table
         Returns the table for CSV and Arrow.
 
@@ -192,7 +194,10 @@ class ArraysResult:
         )
 
     def _flat(self, main: Stack) -> Iterator[bytes | memoryview]:
-        """Yield a JSON object: `shape`, `dtype` and `data` of the main array, then `members`; arrays become lists."""
+        """Yield a JSON object with the array `main` as `shape`, `dtype` and `data`, and then all of `self.members`.
+
+        A member that is an array becomes nested lists.
+        """
         yield from main.json_object()
         for name, value in self.members:
             yield f",{json.dumps(name)}:".encode()
@@ -203,7 +208,11 @@ class ArraysResult:
         yield b"}"
 
     def _json_with_arrays(self, stacks: dict[str, Stack]) -> Iterator[bytes | memoryview]:
-        """Yield a JSON object with the members and, if there are arrays, ``"arrays": {name: {"shape", ...}}``."""
+        """Yield a JSON object with all of `self.members`, and then with the arrays `stacks` as its member `arrays`.
+
+        `arrays` maps the name of each array to an object with `shape`, `dtype` and `data`; it is left out if there are
+        none.
+        """
         text = json.dumps(dict(self.members), allow_nan=False).encode()
         yield text[:-1] if stacks else text
         separator = ',"arrays":{'

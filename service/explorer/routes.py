@@ -23,7 +23,9 @@ router = APIRouter(tags=["service"])
 
 FOLDER = Path(__file__).parent
 INDEX = "index.html"
-FORMS = (DrawsIn, SyntheticIn)  # request bodies that the page shows as forms; GET /v1/methods has further schemas
+# Request bodies that the page shows as forms, from their JSON Schemas in the file `SCHEMAS`. The forms of the methods
+# are made from the schemas in GET /v1/methods.
+FORMS = (DrawsIn, SyntheticIn)
 SCHEMAS = "forms.json"  # the OpenAPI contract also has these schemas, but is thirty times as large
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -132,11 +132,11 @@ class Proxies:
         return None
 
     def remove_prefix(self, scope: Scope) -> None:
-        """Set the path prefix for the addresses that a response has, and remove uvicorn's root path from the request.
+        """Remove GLLE_ROOT_PATH, which uvicorn puts before each path, from a request's path; note the prefix of URLs.
 
-        The prefix (`service.schemas.addresses`) is GLLE_ROOT_PATH, which uvicorn puts before each path, or the
-        X-Forwarded-Prefix of a trusted proxy. If several proxies send a prefix, the prefixes are joined, the outermost
-        first.
+        The prefix, with which the URLs in the response begin (`service.schemas.addresses`), is the X-Forwarded-Prefix
+        of a trusted proxy, otherwise GLLE_ROOT_PATH. If several proxies send a prefix, the prefixes are joined, the
+        outermost first.
         """
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):
@@ -296,8 +296,9 @@ class AccessPolicy:
     def _proxy_trace(self, scope: Scope) -> str | None:
         """Return the evidence that a request came through a proxy, as words for a message.
 
-        Returns None if there is no evidence, or if a trusted proxy names a client on this machine. A proxy on this
-        machine connects from loopback, with any host name, so neither proves that the client is local.
+        Returns None if there is no evidence, or if a trusted proxy names a client on this machine. The address and the
+        Host of a request do not suffice to tell that its client is on this machine: a proxy on this machine connects
+        from a loopback address, too, and may send any Host.
         """
         version = scope.get("http_version", "1.1")
         trace = None if version == "1.1" else f"HTTP/{version}"  # nginx before 1.29.7 uses HTTP/1.0 and adds no header

@@ -28,10 +28,10 @@ ENTRY_BYTES = 2**11  # an entry counts as this many bytes besides its body, for 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response, valid for one tenant, and as long as a posterior is in this `state`.
+    """A complete response, valid for one tenant until a posterior is deleted or fitted again.
 
-    `posterior` is the posterior's id, `state` its `PosteriorRecord.state`. `route` is kept for the metrics. `size` is
-    roughly the memory of the entry in bytes.
+    `posterior` is the posterior's id, and `state` its `PosteriorRecord.state`, a text that changes when the posterior
+    is fitted again. `route` is kept for the metrics. `size` is roughly the memory of the entry in bytes.
     """
 
     tenant: str
@@ -46,8 +46,8 @@ class CachedAnswer:
 class AnswerCache:
     """LRU cache of responses, whose entries take at most `budget` bytes together.
 
-    `state` is called with a tenant and the id of a posterior. It returns a text that changes when the posterior does
-    (`PosteriorRecord.state`), or None if the posterior does not exist.
+    `state` is called with a tenant and the id of a posterior. It returns a text that changes when the posterior is
+    deleted and fitted again (`PosteriorRecord.state`), or None if the posterior does not exist.
     """
 
     def __init__(self, budget: int, state: Callable[[str, str], Awaitable[str | None]]) -> None:
@@ -58,7 +58,11 @@ class AnswerCache:
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
-        """Cache a complete response, which must depend only on the request and on the posterior in this `state`."""
+        """Cache a complete response for later equal requests; it must depend only on the request and on the posterior.
+
+        `posterior` is the posterior's id. `state` is its `PosteriorRecord.state`, a text that changes when the
+        posterior is deleted and fitted again; the cached response is not used any more then.
+        """
         key, body = _key(scope), bytes(response.body)
         size = ENTRY_BYTES + len(body)
         if len(body) > MAX_ANSWER_BYTES or size > self._budget or key in self._answers:

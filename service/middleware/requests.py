@@ -220,7 +220,8 @@ async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
             await send({"type": "http.response.body", "body": b""})
             answered.set()
 
-    # Below version 2.4 of the ASGI specification, Starlette watches for a disconnect while it streams a body.
+    # Starlette watches for a disconnect while it streams a body only if the server claims a version of the ASGI
+    # specification below 2.4. Here it must watch, so that the disconnect after the headers ends the body.
     get_scope = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
     await app(get_scope, receive_until_answered, send_headers)
 

@@ -63,8 +63,8 @@ def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
     """Return a function that reads and returns the ids of a result's points, or None if the points have no ids.
 
-    The points belong to the data set that the analysis `spec` names, such as new points; if it names none, or `spec` is
-    None (for draws), to the data set of the posterior `subject`.
+    If the analysis `spec` names a data set, such as one with new points, these are the ids of that data set. Otherwise,
+    and for draws, which have no `spec`, they are the ids of the posterior's data; `subject` is the posterior's id.
     """
 
     def read() -> Array | None:
@@ -141,7 +141,10 @@ class _Slice:
 
 
 def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> _Slice:
-    """Return the arrays of the points, and for generated data of the draws, that the query selects."""
+    """Return the parts of `arrays` that the query selects: some of the points, and of generated data some of the draws.
+
+    Raises `ProblemError` if the query selects along an axis that the arrays do not have.
+    """
     if spec.kind == "reconstructions":
         data = arrays["data"]
         draws = Selection.from_query(query.draws, data.shape[0], "draws")

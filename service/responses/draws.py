@@ -139,7 +139,7 @@ class _DrawReader:
 
     @property
     def draws(self) -> list[DrawAddress]:
-        """Addresses (stream, index, scale) of the selected draws, in the order of the result."""
+        """Addresses (seed, index, scale, ...) of the selected draws, in the order of the result."""
         return [self.spec.key(position) for position in self.positions]
 
     def sha256(self) -> str:

@@ -86,17 +86,22 @@ async def summary(
     """Return how far each point moves from draw to draw: immutable, with a strong ETag.
 
     The draws are first, ..., first + n_draws - 1 at `scale`. With `scale=auto` the scale is calibrated: the draws then
-    spread as random halves of the data do. It is the scale that POST .../calibration finds with its defaults, and
-    `calibration` has the result. `auto` is the default if halves of the data can measure the spread of the posterior;
-    for other posteriors `auto` is refused, and the default is 1. `arrays`: `covariance` (n, p, p) of each point's
-    position; `spread` (n,), the root of the covariance's trace; `consensus` (n, p), the mean position; `stability`
-    (n,), the share of a point's neighbors in the consensus that stay its neighbors in a draw; `local_trust` (n,), each
-    point's trustworthiness in the reference embedding; with a calibrated scale `half_sample_spread` (n,). `quantiles`
-    are of spread, stability and local trust. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if
-    the solver did not estimate the next eigenvalue), `agreement` of the draw's span with the reference's span. `notes`:
-    findings of the fit, of the calibration and of the draws. npz has the arrays and the spectrum, with NaN for null;
-    CSV and Arrow have one row for each point, with its `id` if it has one. No spread shows LLE's bias; an audit of the
-    posterior says what another sample of the data would show.
+    spread as embeddings of random halves of the data do. It is the scale that POST .../calibration finds with its
+    defaults. `auto` is the default if halves of the data can measure the spread of the posterior; for other posteriors
+    `auto` is refused, and the default is 1. The result has
+
+    - `calibration`: the result of the calibration, if the scale is calibrated;
+    - `arrays` with a row for each point: `covariance` (n, p, p) of its position; `spread` (n,), the root of the
+      covariance's trace; `consensus` (n, p), its mean position; `stability` (n,), the share of its neighbors in the
+      consensus that stay its neighbors in a draw; `local_trust` (n,), its trustworthiness in the reference embedding;
+      with a calibrated scale `half_sample_spread` (n,);
+    - `quantiles` of spread, stability and local trust;
+    - `spectrum` with a row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did not estimate the next
+      eigenvalue), and `agreement` of the draw's span with the reference's span;
+    - `notes`: findings of the fit, of the calibration and of the draws.
+
+    npz has the arrays and the spectrum, with NaN for null; CSV and Arrow have one row for each point, with its `id` if
+    it has one. No spread shows LLE's bias; an audit of the posterior says what another sample of the data would show.
     """
     negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
@@ -147,12 +152,16 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: 
     """Find the scale at which draws of a posterior spread as much as embeddings of random halves of the data.
 
     Each point has a spread over draws and a spread over embeddings of halves; their medians over the points are made
-    equal. The result has `scale`, `ratio` of the medians at this scale, `rank_correlation` of the two spreads over
-    points, `slope` of spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread
-    hardly depends on the scale, so that the data do not determine the scale), the `trace` of (scale, ratio), `notes`
-    (warnings about a scale that is saturated, not matched or poorly correlated), and the arrays `half_sample_spread`
-    and `draw_spread` (n,). A calibration with the defaults determines `scale=auto` of later draws and summaries of this
-    posterior.
+    equal. A calibration with the defaults determines `scale=auto` of later draws and summaries of this posterior. The
+    result has
+
+    - `scale`, and the `ratio` of the two medians at this scale;
+    - `rank_correlation` of the two spreads over the points;
+    - `slope` of spread over scale in logarithms, null if scale 1 was right at once;
+    - `saturated`: whether the spread hardly depends on the scale, so that the data do not determine the scale;
+    - `trace`: the pairs (scale, ratio) that were tried;
+    - `notes`: warnings about a scale that is saturated, not matched or poorly correlated;
+    - the arrays `half_sample_spread` and `draw_spread` (n,).
     """
     return await job_response(stores, partial(_calibration, stores, id_, body), wait)
 
@@ -173,13 +182,18 @@ async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Respon
     The map is given by a data set with coordinates, or by an embedding, a posterior or a method. All but coordinates
     are computed again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors
     the map keeps, its islands, and where it tears or folds the data; with their method, they are compared with maps by
-    the method. The result has the `verdict` in up to three lines and as a `level`, `remains` (R^2 over samples), four
-    answers (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the
-    radii of the `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`,
-    `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`,
-    `half_axes` of the regions, `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and
-    `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j is a neighbor of i, by rows. While the job
-    runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
+    the method. While the job runs, GET /v1/jobs/{id}/result?partial=true has its latest statements. The result has
+
+    - the `verdict` in up to three lines, and its `level`;
+    - `remains`: R^2 over samples;
+    - four answers: `islands`, `arrangement`, `neighborhoods` and `shape`;
+    - `tears`, `dimension`, `groups` of the labels, the radii of the `regions`, and `notes`;
+    - `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`,
+      `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions,
+      `member_probability`.
+
+    npz also has `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix (n, n) of the
+    probabilities that j is a neighbor of i, by rows.
     """
     return await job_response(stores, partial(_audit, stores, body), wait)
 
@@ -203,7 +217,10 @@ def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> Summar
 
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
-    """Return the job of a summary; a calibration that it needs first is shared by all live workers."""
+    """Return the job that computes a summary.
+
+    If the scale of the draws must be calibrated first, all live workers compute parts of the calibration.
+    """
     if spec.calibrated and stores.posteriors.calibration(record.id) is None:
         parts = shards_of(spec, "half-samples", REFIT_SHARE * record.seconds * HALF_SAMPLES)
         return analysis_job(stores, spec, posterior=record.id, parts=parts)
@@ -248,7 +265,11 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn) -> Job:
 
 
 def _audit(stores: Stores, body: AuditIn) -> Job:
-    """Return the job of an audit, after the checks of its map, labels, blocks and storage."""
+    """Return the job of an audit, a new one or the one of an equal request.
+
+    Before that, check the request: its map, its labels, its blocks (groups of points that depend on each other, such as
+    the samples of one subject), and whether there is room to store the result.
+    """
     map_: dict[str, Any] = {}
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     priority: Priority = "interactive"

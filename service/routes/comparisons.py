@@ -44,16 +44,27 @@ async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) ->
     """Compare maps of a data set, and say which to show: for neighbors, for distances across the map, for groups.
 
     Each method is audited on the same random halves of the data; methods that are clearly behind in all questions stop
-    after two pairs of halves. All live workers share the work. The result has `sentences`, at most one for each
-    question, `best`, the label by question or null, `as_good`, `asks` (what all audits ask for first), and `rows`, one
-    for each method in the order of the request: `label`, `title`, `method`, `parameters`, `embedding` (its id) and
-    `links`, `level`, `verdict`, `lines`, `remains` and `facts` of its audit, `seconds`, `figures`, `eigenvalues`,
-    `notes`, `scores`, and `problem`: the reason if the method cannot embed the data, has no room, or failed. The other
-    methods continue. The maps of the halves and the audits are stored, so that POST /v1/audits of a row that is not
-    preliminary is done at once. With `align` the result also has the embeddings, by their labels, rotated and scaled
-    for display. While the job runs, GET /v1/jobs/{id}/result?partial=true has the rows so far.
+    after two pairs of halves. All live workers share the work. While the job runs,
+    GET /v1/jobs/{id}/result?partial=true has the rows so far. The result has
 
-    With `audit` false the rows have scores alone, and no map is chosen.
+    - `sentences`: the answers in words, at most one sentence for each question, after what to do first, if anything;
+    - `best`: for each question the label of the map to show, or null;
+    - `as_good`: for each question the labels of the maps that are as good as the best one;
+    - `asks`: what the audits of all maps ask for before a map is shown, or null;
+    - `rows`: one for each method, in the order of the request.
+
+    A row has
+
+    - `label`, `title`, `method`, `parameters` and `notes`;
+    - of the embedding: `embedding` (its id), `links`, `seconds`, `figures`, `eigenvalues` and `scores`;
+    - of the audit: `level`, `verdict`, `lines`, `remains`, `facts`, and `is_preliminary`, whether the audit stopped
+      early or still runs;
+    - `problem`: why the method has no embedding: it cannot embed the data, there is not enough memory or storage for
+      its result, or it failed. The other methods continue.
+
+    The maps of the halves and the audits are stored, so that POST /v1/audits of a row that is not preliminary is done
+    at once. With `align` the result also has the embeddings, by label, rotated and scaled for display. With `audit`
+    false the rows have scores alone, and no map is chosen.
     """
     return await job_response(stores, partial(_compare, stores, body), wait)
 
@@ -81,9 +92,11 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
 
 
 def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of one method, and the request's standardize and metric unless the plan includes them.
+    """Return the plan of one method (the method with the values of its parameters), and settings of its audit.
 
-    Raises `InvalidParameterError`, which names the method by its `number` in the request.
+    The settings are the request's `standardize` and `metric`. They are {} if the plan has them as parameters of the
+    method, or if the request wants no audits. Raises `InvalidParameterError`, which names the method by its `number` in
+    the request.
     """
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     try:
@@ -121,7 +134,11 @@ def _comparison(
     planned: list[tuple[Plan, dict[str, Any]]],
     judged: ScoreSpec,
 ) -> ComparisonSpec:
-    """Return the specification of a comparison; the row of a method that cannot run has a `problem` with the reason."""
+    """Return the specification of a comparison, whose `methods` have an entry (a row) for each method.
+
+    The row of a method that cannot run has the reason as its `problem`. `planned` is what `_plan` returned for each
+    method, and `judged` says which scores to compute.
+    """
     audited: dict[str, Any] = {}
     if body.audit:
         audited = {

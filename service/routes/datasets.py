@@ -38,7 +38,7 @@ from service.routes.params import (
     TenantStores,
     add_list,
     add_rename,
-    forms,
+    body_content,
     returns_arrays,
 )
 from service.schemas.derived import ArrayOut
@@ -67,7 +67,7 @@ MAX_DELETE_ATTEMPTS = 5  # attempts to delete a data set while jobs add posterio
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _BODIES = {
-    **forms((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, XLSX, "application/gzip")),
+    **body_content((NPY, NPZ, ARROW, ARROW_FILE, PARQUET, XLSX, "application/gzip")),
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
     "text/tab-separated-values": {"schema": {"type": "string"}, "example": "x\ty\tz\n1.0\t2.0\t3.0\n"},
     "text/plain": {"schema": {"type": "string"}, "example": "x;y;z\n1,0;2,0;3,0\n"},
@@ -95,7 +95,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-_NO_COLUMNS: Any = ()  # a dataclass refuses a list as default
+_NO_COLUMNS: Any = ()  # default of the parameters that are lists of columns; a dataclass refuses [], which is mutable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,12 +188,16 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
     names. JSON may also be the list of the rows alone. npz has the points as `data`, and may have `labels`,
-    `colors`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
-    values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
-    first 20; `missing` drops or fills them. A column without a role that is not of numbers gets a role, with a
-    notice: texts that number or name the rows become ids, the first column of few distinct words the labels, and the
-    first column of dates the colors; other text columns are refused, with the options that help. The body
+    `colors`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. The body
     may be compressed (Content-Encoding gzip), or a form with one file and the query parameters as fields.
+
+    Missing values, NaN and infinity are refused. The error counts the rows that have one, and lists the first 20 with
+    row and column. With `missing`, rows with missing values are dropped, or the values are filled in.
+
+    If a column is not numeric, and the query gives it no role, the service chooses a role, and a notice says which.
+    Texts that number or name the rows become the ids, the first column with few distinct texts becomes the labels, and
+    the first column of dates becomes the colors. Other columns of text are refused, and the error names the options
+    that help.
     """
     async with _receive_upload(request, stores, options) as read_table:
         return _created_response(*await run_in_threadpool(lambda: _add(stores, read_table())))
@@ -421,7 +425,7 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
             while name in columns:  # a feature may have the same name
                 name += "_"  # noqa: PLW2901 # until no feature has this name
             columns[name] = array
-            kinds.append(array.dtype)  # ?dtype= converts only the values
+            kinds.append(array.dtype)  # ?dtype= converts only the features, not labels and colors
     kinds = [array.dtype for array in id_columns(extras.get("ids")).values()] + kinds
     columns = with_ids(columns, extras.get("ids"))
     return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
@@ -431,7 +435,9 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table; return the record of its data set, and whether the data set is new."""
     source = {name: value for name, value in table.source.items() if name != "layout"}
     dataset, new = stores.datasets.add(replace(table, source=source))
-    return replace(dataset, source=source), new  # an earlier upload of the same content may have had other columns
+    # If an earlier upload had the same values, `add` returned its record. Its file may have had another format or other
+    # columns, so the response describes the file that was sent now.
+    return replace(dataset, source=source), new
 
 
 def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # both are results of `add`

@@ -202,7 +202,8 @@ class RecentPosteriors:
             record = await run_in_threadpool(require_posterior, self._stores_of(tenant), id_)
             if len(records) >= MAX_RECENT:
                 records.clear()
-            # If `clear` has been called meanwhile, this is the old dict, and a record that may be outdated is not kept.
+            # If a posterior was deleted while the record was read, `clear` has replaced `self._records`. Then `records`
+            # is the discarded dict, so that the record, which may be outdated, is not kept.
             records[tenant, id_] = (record, began + RECENT_SECONDS)
         return record
 
@@ -222,10 +223,11 @@ class RecentPosteriors:
 
 
 async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
-    """Return a draw that a job makes, because the draw is slow, or no worker has made it in time without a job.
+    """Return a draw after a job has made it.
 
-    The client can cancel the job. Raises `UnfinishedJobError` after `wait` seconds, and `ProblemError` if the job
-    failed or was cancelled.
+    Usually a sampler makes a draw, without a job (`requested_draw`). A job, which the client can cancel, makes slow
+    draws, and draws that no sampler has delivered in time. Raises `UnfinishedJobError` after `wait` seconds, and
+    `ProblemError` if the job failed or was cancelled.
     """
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
@@ -307,7 +309,11 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
 
 
 def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
-    """Return the specification of draws of a posterior; `draws` are fields of `DrawsSpec` that the request sets."""
+    """Return the specification of a job of draws from a posterior.
+
+    `scales` are the scales at which all of the draws are made: numbers, or "auto" for the calibrated scale. `draws` are
+    the other fields of `DrawsSpec` that the request sets, such as `n_draws` and `seed`.
+    """
     return DrawsSpec(
         n=record.n,
         p=record.spec["n_components"],

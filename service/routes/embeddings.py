@@ -179,7 +179,11 @@ async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[Embe
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
-    """Return the last job for an embedding whose result is missing, or a new one if there is none or it succeeded."""
+    """Return the job that computes an embedding whose result is not stored.
+
+    This is the last job that was created for the embedding; it may have failed. A new job is created if there was none,
+    or if the last one succeeded, because then its result has been deleted.
+    """
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.status != "succeeded":
         return job

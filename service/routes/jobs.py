@@ -86,15 +86,24 @@ async def get_result(
 ) -> Response:
     """Return the result of a job, or 202 while the job is in progress.
 
-    Draws: npy has the embeddings, (n_draws, n, p) or (scales, n_draws, n, p); npz has `embeddings`, `eigenvalues`,
-    `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
-    draw, and `notes` if a calibrated scale is doubtful; the header Glle-Scale has the scales, Glle-Notes the codes of
-    the notes. Analyses: JSON has all members, with `arrays` by name; npz the arrays; npy the
-    `embedding` of a transform, the `data` of reconstructions or the `weights` of a draw.
+    The result of draws is
 
-    CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
-    each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are
-    the first column, id. `points` and `draws` select some of them. The ETag is strong; npy supports Range.
+    - in npy, the embeddings: (n_draws, n, p) or (scales, n_draws, n, p);
+    - in npz, the arrays `embeddings`, `eigenvalues`, `indices` and `scales`;
+    - in JSON, shape, dtype and data of the embeddings, then `eigenvalues`, `diagnostics`, index and scale of each draw,
+      and `notes` if a calibrated scale is doubtful;
+    - in CSV and Arrow, a row for each point of each draw: draw, scale if there are several, point, y1 to yp.
+
+    The header Glle-Scale has the scales, and Glle-Notes the codes of the notes. The result of an analysis is
+
+    - in JSON, all members, with `arrays` by name, and in npz the arrays;
+    - in npy, the `embedding` of a transform, the `data` of reconstructions, or the `weights` of a draw;
+    - in CSV and Arrow, a row for each point; of reconstructions, a row for each point of each generated data set: draw,
+      point, x1 to xd.
+
+    If the points have ids, these are the first column, id, of CSV and Arrow. `points` and `draws` select some of the
+    points and draws. The ETag is strong; npy supports Range.
+
     With `partial`, a job in progress answers with its latest partial result, or 202 before the first one. More pairs of
     halves refine the result of an audit, and a comparison has the rows of the methods that are done.
     """

@@ -97,7 +97,7 @@ class MethodList(BaseModel):
 def list_methods(
     makes: Annotated[Makes | None, Query(description="Only methods with this result.")] = None,
 ) -> MethodList:
-    """List the methods with the JSON Schemas of their requests, their growth and their publications."""
+    """List the methods: for each the JSON Schema of its requests, how its time grows with n, and its publications."""
     return MethodList(items=[_linked(method) for method in catalog().values() if makes in {None, method.makes}])
 
 

@@ -73,7 +73,7 @@ class DirectRoute(APIRoute):
 
 
 async def require_known_query(request: Request) -> None:
-    """Raise `ProblemError` if the route does not have a query parameter, or takes only one value of a repeated one.
+    """Raise `ProblemError` if the query has a parameter that the route does not know, or wrongly repeats a parameter.
 
     A result may be cached for a year, so a misspelled parameter must not be ignored. Every route depends on this
     function, which is async because FastAPI would call a plain function in a thread.
@@ -157,7 +157,7 @@ async def _at_once(wait: Wait = 0.0) -> None:
 
 AT_ONCE: Any = {"dependencies": [Depends(_at_once)]}
 
-IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw in the stream.")]
+IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw among those with its seed.")]
 ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: draws then spread as random halves of the data do."),
@@ -220,8 +220,11 @@ def creates_job(**problems: str) -> dict[str, Any]:
     return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **failures(**problems)}}
 
 
-def forms(media: Iterable[str]) -> dict[str, Any]:
-    """Return the `content` of a body for OpenAPI, with an entry for each of these media types, except JSON."""
+def body_content(media: Iterable[str]) -> dict[str, Any]:
+    """Return OpenAPI's `content` of a body that may have any of these media types.
+
+    JSON is left out, because the caller describes it by a model or a schema.
+    """
     texts = {name for name in media if name.startswith("text/")}
     binary = {"type": "string", "format": "binary"}
     return {name: {"schema": {"type": "string"} if name in texts else dict(binary)} for name in media if name != JSON}
@@ -241,14 +244,14 @@ def returns_arrays(
     `model` describes the JSON. `has_scale` documents the headers with the scale of draws, and `may_be_job` the status
     202. `problems` are texts about error statuses, such as ``_404="No such job."`` (see `failures`).
     """
-    done: dict[str, Any] = {"description": description, "content": forms(media)}
+    done: dict[str, Any] = {"description": description, "content": body_content(media)}
     done |= {"model": model} if model else {}
     done |= {"headers": SCALE_DOCUMENTED} if has_scale else {}
     responses: dict[int | str, dict[str, Any]] = {200: done, **NOT_MODIFIED}
     if may_be_job:
         responses |= ACCEPTED
     if NPY in media:
-        responses[206] = {"description": "The requested Range of npy.", "content": forms((NPY,))}
+        responses[206] = {"description": "The requested Range of npy.", "content": body_content((NPY,))}
         problems["_416"] = "A Range beyond the last byte."
     problems["_406"] = "No offered type is accepted."
     return {"response_class": Response, "responses": responses | failures(**problems)}
@@ -257,7 +260,10 @@ def returns_arrays(
 def add_list(
     router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, which: str, page: type[Page]
 ) -> None:
-    """Add to the router a GET that lists the records of the store `kind`, in pages of the model `page`."""
+    """Add to the router a GET that lists the records of the store `kind`, in pages of the model `page`.
+
+    `which` names the records in the description of the route.
+    """
     item = page.model_fields["items"].annotation.__args__[0]  # type: ignore[union-attr] # a list
 
     async def list_records(
@@ -277,7 +283,10 @@ def add_list(
 def add_rename(
     router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, out: Any, ending: str = ""
 ) -> None:
-    """Add to the router a PATCH that sets the name and the tags of a record of the store `kind`."""
+    """Add to the router a PATCH of ``/{id}``, which sets name and tags of a record of the store `kind`.
+
+    The route answers with the record as the model `out`. `ending` is added to the description of the route.
+    """
 
     def body_of(record: Any) -> str:
         text: str = out.from_record(record).model_dump_json()

@@ -107,7 +107,7 @@ params.add_list(router, "posteriors", "List posteriors", "posteriors", Posterior
 )
 async def get_posterior(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return a posterior's specification, diagnostics, spectrum and provenance, or the problem of a failed fit."""
-    job = await run_in_threadpool(_open_job, stores, id_)
+    job = await run_in_threadpool(_fit_job, stores, id_)
     if job is not None:
         job = await wait_until_ended(stores, job, wait)
         if job.is_open:
@@ -179,8 +179,11 @@ def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     return Response(status_code=204)
 
 
-def _open_job(stores: Stores, id_: str) -> Job | None:
-    """Return the last job whose task was to fit a posterior; None if the posterior exists or there is no such job."""
+def _fit_job(stores: Stores, id_: str) -> Job | None:
+    """Return the last job that was created to fit a posterior, which may be open or have failed.
+
+    Returns None if the posterior exists, or if there is no such job.
+    """
     job = stores.jobs.claim_holder(id_)
     return None if job is None or stores.posteriors.get(id_) is not None else job
 

@@ -171,14 +171,17 @@ async def metrics(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Documents:
-    """The OpenAPI contract and its page as bytes, made once, because making them takes 20 ms of the event loop."""
+    """The OpenAPI document and its HTML page as bytes, made once, because making them takes 20 ms of the event loop."""
 
     contract: StaticBody
     page: StaticBody
 
     @classmethod
     def of(cls, contract: dict[str, Any], prefix: str) -> Self:
-        """Return the contract and the page of a service below the path `prefix`, such as ``/glle``; empty for none."""
+        """Return the OpenAPI document `contract` and its HTML page for a service below the path `prefix`.
+
+        The prefix, such as ``/glle``, is the path at which a proxy serves the API; it is empty if there is none.
+        """
         servers = {"servers": [{"url": prefix}]} if prefix else {}
         return cls(
             StaticBody.of(json.dumps(contract | servers).encode(), {"Content-Type": "application/json"}),

@@ -45,8 +45,8 @@ class DrawOut(MatrixOut):
     """One embedding (n, p) drawn from a posterior."""
 
     eigenvalues: Row = Field(description="p smallest eigenvalues above the constant eigenvector's.")
-    seed: Index = Field(description="Seed of the stream of draws.")
-    index: Index = Field(description="Index in the stream.")
+    seed: Index = Field(description="Seed of the random numbers.")
+    index: Index = Field(description="Index among the draws with this seed.")
     scale: float = Field(description="Factor on the covariance, also for auto.")
     source: Source = Field(description="Distribution of the weights.")
     align: Align = Field(description="Whether it is rotated to the reference embedding.")
@@ -55,7 +55,7 @@ class DrawOut(MatrixOut):
 
 
 class DrawAddressOut(BaseModel):
-    """Index of a draw in its stream, and its scale."""
+    """Which draw this is: its index among the draws with the seed of the request, and its scale."""
 
     index: Index
     scale: float
@@ -378,7 +378,7 @@ class ComparedOut(BaseModel):
 
 
 class BestOut(BaseModel):
-    """Best map, by its label, for each of three questions; null if no map answers the question."""
+    """The map to show, by its label: for neighbors, for distances, and for groups; null if no map will do."""
 
     neighbors: str | None = Field(description="Which points are neighbors.")
     layout: str | None = Field(description="Distances across the map.")
@@ -386,7 +386,7 @@ class BestOut(BaseModel):
 
 
 class AsGoodOut(BaseModel):
-    """For each of three questions, the labels of the maps that are as good as the best one."""
+    """The labels of the maps that are as good as the one in `best`: for neighbors, for distances, and for groups."""
 
     neighbors: list[str]
     layout: list[str]

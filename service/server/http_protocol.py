@@ -147,7 +147,10 @@ class HttpProtocol(H11Protocol):
 
     @property
     def is_arriving(self) -> bool:
-        """Whether bytes of a request may still arrive: its body is incomplete, or it was malformed."""
+        """Whether bytes of a request may still arrive.
+
+        This is so if its body is incomplete, and also if the request was malformed, because its end is then unknown.
+        """
         return self.conn.their_state in {h11.SEND_BODY, h11.ERROR} or self.conn.error is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn

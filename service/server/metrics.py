@@ -118,7 +118,11 @@ class Metrics:
         self._counts.flush()
 
     def exposition(self, counted: tuple[Responses, int]) -> bytes:
-        """Flush the counts that `drain` returned, and return all metrics in the text format of Prometheus."""
+        """Return the metrics of the whole deployment in the text format of Prometheus.
+
+        First add `counted`, the counts of this process that `drain` returned, to the counters of the deployment in
+        Redis.
+        """
         self.flush(counted)
         return generate_latest(self._registry)
 

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Shutdown:
-    """Tells whether an API process is shutting down, and ends the waits of its requests.
+    """Tells whether an API process is shutting down, and answers the requests that wait for jobs and draws.
 
     From the signal on, `draining` is set: /readyz answers 503, and responses close their connections, so that clients
     connect to another process.
@@ -88,7 +88,8 @@ class ApiServer(uvicorn.Server):
                 backlog=ACCEPTED,
                 loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
-                log_level="debug" if settings.log_level == "debug" else "error",  # it warns only of bad requests
+                # Uvicorn's warnings are only about malformed requests, which any client can send.
+                log_level="debug" if settings.log_level == "debug" else "error",
                 access_log=False,  # `RequestMiddleware` writes the access log, with the route
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -111,10 +112,11 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Each second touch GLLE_ALIVE_FILE and publish what tenants use; every `RENEW_SECONDS` renew the mark.
+        """Do the regular work of the process; uvicorn calls this ten times a second.
 
-        The mark is a small file beside the stored files, by which a loss of records or files is noticed
-        (worker/storage/mark.py).
+        Each second, touch GLLE_ALIVE_FILE, and write to the cache's Redis how much each tenant uses in this process of
+        the resources that tenants share, such as requests in progress. Every `RENEW_SECONDS`, renew the mark, a small
+        file beside the stored files, by which a loss of records or files is noticed (worker/storage/mark.py).
         """
         if counter % TICKS_PER_SECOND == 0:
             with suppress(OSError):  # the disk may be full
@@ -131,7 +133,11 @@ class ApiServer(uvicorn.Server):
             stores.shares.publish(stores.cache.client)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until load balancers have noticed, close the sockets, end all waits, and let running requests end."""
+        """Shut down without losing a request.
+
+        Serve on until load balancers have noticed that /readyz fails, and close the listening sockets. Then answer at
+        once the requests that wait for jobs or draws, and let all others end.
+        """
         shutdown = self._app.state.shutdown
         shutdown.draining.set()
         await self._serve_on(self._settings.drain)

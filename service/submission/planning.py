@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
-SCORE_NEIGHBORS = 10
+SCORE_NEIGHBORS = 10  # neighbors of each point that scores compare by default
 MEMORY_FACTOR = 3  # expected memory of an embedding task, relative to the arrays that its method must hold at least
 MAX_GROUPS = 100  # groups of points (labels) that an audit compares; it compares all pairs
 
@@ -114,11 +114,11 @@ class Plan:
 
 
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method whose map is audited, and `space`, or {} if the plan includes its entries.
+    """Return the plan (method and values of its parameters) of a map to audit, and further settings of the audit.
 
-    `space` has the standardization and the metric of the request, if any. If both are parameters of the method, the
-    plan includes them, and the second value is empty; otherwise it is `space`. The map of the method glle is its mean,
-    at scale 0, unless `parameters` has another scale.
+    `space` has the `standardize` and the `metric` that the request sets, if any. If the method has all of them as
+    parameters, they become parameters in the plan, and the further settings are {}. Otherwise the further settings are
+    `space`. The map of the method glle is its mean, at scale 0, unless `parameters` has another scale.
     """
     of_method = space if space.keys() <= method(name).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if name == "glle" else {}
@@ -127,10 +127,11 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
 
 
 def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, has_coordinates: bool = False) -> dict[str, Any]:
-    """Return the fields of an `AuditSpec` that name the map of a method.
+    """Return the fields of an `AuditSpec` that say which map of a method is audited.
 
-    They name a stored embedding. If `space` has entries (see `plan_to_audit`), or the request has coordinates, they are
-    the method, its parameters and `space`.
+    Usually this is a stored embedding: the fields are its id and its `recipe` (all inputs of the embedding). If the
+    request has coordinates, or sets a `standardize` or `metric` that is no parameter of the method (`space`), the
+    fields are instead the method, its parameters, and the entries of `space`.
     """
     if has_coordinates or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}
@@ -153,7 +154,8 @@ def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses:
     Parameters
     ----------
     uses
-        Which of `labels` and `truth` the methods or the alignment use, also without scores that need them.
+        Which of `labels` and `truth` are needed apart from the scores: labels by a supervised method, truth by an
+        alignment to it.
 
     Raises
     ------

@@ -55,10 +55,10 @@ def require_partial(job: Job) -> None:
 
 
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
-    """Return id and shape of a request's new points, and the points themselves if they are in the body, else None.
+    """Return (id, shape, array) of a request's new points; the array is None if the request names a data set.
 
-    Raises `GlleError` unless the new points have the features of the training data, of which named ones may be in any
-    order.
+    Raises `GlleError` unless the new points have the same features as the training data. If the features of a data set
+    have names, their order may differ.
     """
     id_, shape, points, names = _given_points(stores, body.data if body.dataset is None else body.dataset)
     if points is None:
@@ -73,9 +73,10 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
 
 
 def audited_coordinates(stores: Stores, id_or_rows: str | list[Any], n: int) -> tuple[str, int, Array | None]:
-    """Return id and number of columns of a map's coordinates, and the array if it is in the request's body, else None.
+    """Return (id, columns, array) of the coordinates of a map, which are a stored data set or rows in the body.
 
-    Raises `InvalidShapeError` unless there are n rows.
+    For rows, the id is the one that they would have as a data set. For a data set, the array is None. Raises
+    `InvalidShapeError` unless there are n rows.
     """
     id_, (rows, columns), points, _ = _given_points(stores, id_or_rows)
     require_rows("coordinates", rows, n)
@@ -95,9 +96,10 @@ def require_rows(name: str, rows: int, n: int) -> None:
 def _given_points(
     stores: Stores, id_or_rows: str | list[Any] | None
 ) -> tuple[str, tuple[int, int], Array | None, list[str] | None]:
-    """Return (id, shape, array, feature names) of points.
+    """Return (id, shape, array, feature names) of points, which are a stored data set or rows in the request's body.
 
-    The array is None for the id of a data set; the names are None for rows in the request's body.
+    For a data set, the array is None. For rows, the id is the one that they would have as a data set, and the names are
+    None.
     """
     if isinstance(id_or_rows, str):
         dataset = stores.datasets.fetch(id_or_rows)
@@ -131,7 +133,10 @@ def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidPa
 
 
 def require_calibratable(record: PosteriorRecord, source: Source = "posterior") -> None:
-    """Raise `InvalidParameterError` if random halves of the data cannot calibrate the scale of a posterior's draws."""
+    """Raise `InvalidParameterError` if random halves of the data cannot calibrate the scale of a posterior's draws.
+
+    `source` is the distribution of these draws, posterior or prior; draws from the prior are never calibrated.
+    """
     if (obstacle := obstacle_to_resampling(record, source)) is not None:
         raise obstacle
 
@@ -173,7 +178,8 @@ def require_sample(
 ) -> None:
     """Raise an error if the draws `first`, ..., `first + n_draws - 1` cannot be made, or there is no room for them.
 
-    Raises as `require_drawable`, and as `require_storage`.
+    Raises `ProblemError` for too many draws, an index above 2^64 - 1, or too little room (``quota-exceeded`` or
+    ``storage-full``), and `InvalidParameterError` for draws from a prior that the posterior does not have.
 
     Parameters
     ----------

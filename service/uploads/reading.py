@@ -103,7 +103,10 @@ class IncomingBytes:
             self._datasets.require_room(held + nbytes)
 
     def write(self, file: IO[bytes], data: bytes) -> None:
-        """Write bytes to the file of the body, or raise as `require` if they may not arrive; call this in a thread."""
+        """Write bytes that have arrived to the file of the body; call this in a thread, because it blocks.
+
+        Raises `ProblemError` (``quota-exceeded`` or ``storage-full``) if the tenant or the disk has no room for them.
+        """
         self.require(len(data))
         file.write(data)
 
@@ -219,7 +222,8 @@ class Upload:
 
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may read the body itself, because the body is small and simple."""
-        if self._is_packed or self.options.get("missing"):  # unpacking and medians may need much memory
+        # Unpacking may need much memory, and so may `missing`, which computes medians to fill in missing values.
+        if self._is_packed or self.options.get("missing"):
             return False
         return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
@@ -259,7 +263,10 @@ class Upload:
             return upload.read(unpacked, out, layers - 1)
 
     def unpack(self, file: IO[bytes], out: IO[bytes]) -> Upload:
-        """Write the content of the body's outermost layer (a compression, or a form) to `out`; return how to read it.
+        """Write the content of the body's outermost layer (a compression, or a form) to `out`.
+
+        Returns the `Upload` that says how to read the content in `out`: its media type, further compressions, and the
+        options, to which a form adds its fields.
 
         Raises
         ------
@@ -432,7 +439,8 @@ def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, .
 
     `media` are the media types of the format by which the body was read.
     """
-    if problem.problem.status != 422:  # the body may have the right format, such as a table beyond a limit
+    # Other statuses do not mean that the body has another format: a table beyond a limit, for example, gets 413.
+    if problem.problem.status != 422:
         return problem
     head = os.pread(file.fileno(), FOREIGN_HEAD, 0)
     foreign = foreign_file(head, file)

@@ -1,4 +1,7 @@
-"""Synthetic data sets. Large ones are sampled by the reader processes, with the limits and the queue of uploads."""
+"""Synthetic data sets. Large ones are sampled by the processes that read uploads.
+
+They have therefore the same limits on memory and time as uploads, and wait in the same queue for a free process.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ MAX_SAFE_POINTS = 2**13
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A manifold to sample, with the parameters of `glle_engine.manifolds.make`; a reader process gets it as JSON."""
+    """A manifold to sample, with the parameters of `glle_engine.manifolds.make`.
+
+    The process that samples it gets it as JSON.
+    """
 
     name: str
     n: int

@@ -1,4 +1,4 @@
-"""The table of an upload with the facts about the upload that its data set will show."""
+"""Note in the table of an upload its format, its columns and the notices about it, which its data set later shows."""
 
 from __future__ import annotations
 

@@ -107,7 +107,10 @@ class CellColumns(Columns):
         return cell_column(cells, kind, self._dialect.decimal)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows after the header in blocks that fit into memory; raise `ProblemError` for uneven rows."""
+        """Yield the rows after the header in blocks that fit into memory.
+
+        Raises `ProblemError` (``ragged-row``) for a row with too few or too many cells.
+        """
         rows, size, count = self._rows(), max(1, BLOCK_CELLS // max(1, self._width)), 0
         if self.names is not None:
             self._take(rows, 1)
@@ -118,9 +121,10 @@ class CellColumns(Columns):
             yield _CellBlock(self, block, self._kinds)
 
     def _require_even(self, block: list[list[str]], start: int) -> None:
-        """Raise `ProblemError` (``ragged-row``) for a row of another width, or with a cell behind the last column.
+        """Raise `ProblemError` (``ragged-row``) for the first row of a block with too few or too many cells.
 
-        `start` is the number of rows before this block.
+        If the rows end with a delimiter, so that each has an empty last cell, a row may lack this cell, but the cell
+        must be empty. `start` is the number of rows before the block.
         """
         width = self._width
         for number, row in enumerate(block, start + 1):
@@ -166,7 +170,7 @@ class _CellBlock(Block):
 
 
 class _TextColumns(CellColumns):
-    """Columns of a CSV file."""
+    """Columns of a CSV file, which is read again from its start for each pass over its rows."""
 
     def __init__(self, file: IO[bytes], dialect: Dialect) -> None:
         self._file = file

@@ -87,9 +87,11 @@ class Header:
 
     @classmethod
     def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a value
-        """Decide whether the first row is a header: if declared, if it has no number, or if its numbers count up.
+        """Decide whether the first row is a header.
 
-        Numbers that count up, such as years, are a header if the rows below have decimals.
+        `declared` decides unless it is None. Otherwise the first row is a header if none of its cells is a number, or
+        if its cells are whole numbers in steps of 1, such as years, above columns of numbers with decimals. `decimal`
+        is the decimal mark.
         """
         if declared is not None or not rows:
             return cls(bool(declared))
@@ -106,9 +108,10 @@ class Header:
 
 
 def _counts(first: list[str], numbers: list[float | None], below: list[list[str]], decimal: str) -> bool:
-    """Return whether the first row has numbers that count up in steps of 1, above columns of numbers with decimals.
+    """Return whether the first row is a header of numbers, such as 0, 1, 2 or years.
 
-    The first cell may be a name instead, above a column of row names.
+    This is so if they rise in steps of 1, and the numbers below them have decimals. The first cell may be a name
+    instead, above a column with the names of the rows.
     """
     names_rows = numbers[0] is None and len(numbers) > 1
     counted = numbers[1:] if names_rows else numbers
@@ -220,9 +223,10 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
 
 
 def read_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    """Return an iterator over the rows of a CSV text; several spaces count as one delimiter, blank lines do not count.
+    """Return an iterator over the rows of a CSV text, without blank lines.
 
-    Raises `csv.Error`.
+    If the delimiter is a space, several spaces in a row count as one delimiter. The iterator raises `csv.Error` if the
+    text is not valid CSV.
     """
     return filter(None, csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter == " ", strict=True))
 

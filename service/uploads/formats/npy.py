@@ -46,7 +46,7 @@ _MAX_HEADER_BYTES = 10_000  # a longer header is refused; numpy has the same lim
 
 
 def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the matrix in an npy file as a table, whose values are mapped from the file.
+    """Return the matrix in an npy file as a table, whose values are memory-mapped from `file`; `out` is not used.
 
     Raises
     ------

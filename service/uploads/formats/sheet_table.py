@@ -47,9 +47,9 @@ class TextCell(str):
 class RoundedCell(str):
     """Text of a whole number from 2^53 on, which the workbook may have rounded.
 
-    The text has all digits of a number with more than 15 significant digits, which must have been an integer; others
-    are written like 1e+20. Excel keeps 15 digits of a number, other programs float64, so that several ids may have
-    become the same number.
+    Excel keeps 15 digits of a number, and other programs keep a float64, so that several ids may have become the same
+    number. If the number has more than 15 significant digits, it must be an integer, such as an id, and the text has
+    all of its digits. Otherwise the text is the number as Python writes a float, such as 1e+20.
     """
 
     __slots__ = ()
@@ -90,7 +90,7 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
 
 class _SheetColumns(CellColumns):
-    """Columns of a sheet of a workbook."""
+    """Columns of a sheet of an Excel workbook; `rows` are its cells, and `sheets` the names of all sheets."""
 
     rounds_integers = True
 
@@ -112,7 +112,11 @@ class _SheetColumns(CellColumns):
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
 
     def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return the values of a column, with problem codes for text cells among numbers and for rounded integers."""
+        """Return the values of `cells`, which belong to the column `index`, read as `kind`.
+
+        If the column is numeric, `Column.faults` of the result has a problem code for each number in a cell of the type
+        text, and for each integer that the workbook may have rounded.
+        """
         if index in self._spans:
             missing = np.array([not cell for cell in cells], bool)
             return Column("other", self._spans[index], object_array(cells), missing)

@@ -35,10 +35,10 @@ from worker.execution.process_guard import die_with_parent
 from worker.records.dataset import VALUES, Array
 
 SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (Upload, Synthetic)}
-REQUEST = b"r"  # the byte that carries the descriptors of a request
+REQUEST = b"r"  # the byte with which the file descriptors of a request are sent: they cannot be sent without a byte
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only after DONE the message file has an outcome
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
-_ALIGNED = 64  # arrays begin at a multiple of this many bytes
+_ALIGNED = 64  # arrays begin at a multiple of this many bytes, as in npy files
 _DTYPE_KINDS = "fiubU"  # kinds of dtypes that a table may have
 _GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 
@@ -46,7 +46,7 @@ _GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 def main() -> None:
     """Fork for each request until the API closes the socket; then all readers end."""
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(signum, signal.SIG_IGN)  # only the end of standard input stops this process
+        signal.signal(signum, signal.SIG_IGN)  # the API ends this process, by closing the socket, its standard input
     _load()
     server, before = os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with socket.socket(fileno=0) as control:
@@ -89,7 +89,11 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
 
 
 def work(body: int, out: int, message: int) -> NoReturn:
-    """In the reader process: read `body` as the file `message` requests, append the outcome to that file, and exit."""
+    """In the reader process: read an upload, and exit. The arguments are descriptors of three files.
+
+    `message` has the request, which says how to read `body`. The arrays of the table are written to `out`. The outcome,
+    which says where they are in `out`, or what the problem is, is appended to `message`.
+    """
     code = FAILED
     try:
         with os.fdopen(body, "rb") as file, os.fdopen(message, "r+b", 0) as messages:
@@ -146,7 +150,10 @@ class _NoPandas(MetaPathFinder):
 
 
 def _load() -> None:
-    """Import what the readers need before the first fork, because reading Parquet would start a thread otherwise."""
+    """Import what the readers need, before the first fork.
+
+    A reader that imported pyarrow itself would take half a second longer, and start a thread when it reads Parquet.
+    """
     if has_arrow():
         sys.meta_path.insert(0, _NoPandas())
         import narwhals  # noqa: F401, PLC0415 # before the fork
@@ -154,7 +161,8 @@ def _load() -> None:
 
         from service.uploads.formats import arrow_table  # noqa: F401, PLC0415 # before the fork
 
-        pa.array([None, 1.0]).fill_null(0).to_numpy(zero_copy_only=False)  # makes pyarrow look for pandas
+        # At its first conversion pyarrow looks for pandas; here it does so once, and not again in each reader.
+        pa.array([None, 1.0]).fill_null(0).to_numpy(zero_copy_only=False)
     gc.collect()
     gc.freeze()  # the readers then share these pages
 
@@ -186,7 +194,10 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
 
 
 def _place(out: IO[bytes], array: Array) -> dict[str, Any]:
-    """Return an array's location in the file; append the array unless `map_rows` has mapped it from this file."""
+    """Return where an array is in the file `out`: offset, dtype, shape and order.
+
+    An array that `map_rows` has mapped from `out` is there already; any other array is appended to the file first.
+    """
     order = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
     if isinstance(array, np.memmap) and array.mode == "r+":
         offset = array.offset

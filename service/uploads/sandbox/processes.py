@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 MAX_CPU_SECONDS = 60  # a reader is stopped after this processor time for one body
 MAX_READ_SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
-MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of each reader
-MAX_SMALL_BYTES = 2**18  # up to this size, reading a body takes less than a second, and may use the extra reader
+MAX_READERS = 4  # an API process has at most this many readers, besides the extra one for small bodies
+MIN_BYTES, MAX_BYTES = 2**26, 2**30  # lower and upper limit on the bytes of memory that one reader may use
+# One extra reader gets only bodies of at most this size, which it reads in less than a second, so that small bodies do
+# not wait for large ones.
+MAX_SMALL_BYTES = 2**18
 READ_BYTES_PER_SECOND = 2**20  # how fast a reader reads a body, roughly
 STUCK_SECONDS = 10.0  # a fork server that is silent for this long after a reader's time limit is restarted
 _MAX_STDERR_CHARACTERS = 4096  # only this many last characters of a reader's standard error are kept
@@ -137,7 +140,9 @@ class ReaderProcesses:
 
     @asynccontextmanager
     async def slot(self, tenant: str, size: int) -> AsyncIterator[None]:
-        """Reserve a reader for a body of `size` bytes while the context lasts; waits for a free one without a thread.
+        """Reserve a reader for a body of `size` bytes while the context lasts.
+
+        If no reader is free, the request waits for one on the event loop, without occupying a thread.
 
         Raises
         ------
@@ -190,7 +195,10 @@ class ReaderProcesses:
         raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 
     def _table(self, ended: ReaderExit, kind: str, out: IO[bytes]) -> Table:
-        """Return the table of a reader that has ended, or raise its error; `kind` names the data in messages."""
+        """Return the table of a reader that has ended, or raise its error.
+
+        `kind` names the data in messages, such as text/csv.
+        """
         if ended.code != forkserver.DONE:
             raise self._failure(ended, kind)
         try:
@@ -203,7 +211,10 @@ class ReaderProcesses:
         raise ProblemError(problem)
 
     def _failure(self, ended: ReaderExit, kind: str) -> Exception:
-        """Return the error to raise for a reader that ended without an outcome."""
+        """Return the error to raise for a reader process that ended without a table or a problem as its outcome.
+
+        `kind` names the data in messages, such as text/csv.
+        """
         code, stderr = ended.code or 0, ended.message[-_MAX_STDERR_CHARACTERS:]
         name = next((each.name for each in signal.Signals if each == -code), "")
         end = name or f"exit code {code}"
@@ -230,7 +241,8 @@ class ReaderProcesses:
 class _WaitingBody:
     """A body of `size` bytes that waits for a reader since the time `arrived`.
 
-    `is_extra` is done when the body gets a reader: true if it is the extra reader for small bodies.
+    When the body gets a reader, the result of the future `is_extra` is set: true for the extra reader, which only small
+    bodies get, and false for any other.
     """
 
     tenant: str
@@ -251,7 +263,7 @@ class _ReaderSlots:
         self._waiting: list[_WaitingBody] = []
         self._has_extra = True
         self._readers_given = 0  # how many times a body has got a reader so far
-        self._served: dict[str, int] = {}  # `_readers_given` when a tenant last got a reader
+        self._served: dict[str, int] = {}  # by tenant, the value of `_readers_given` when it last got a reader
 
     @asynccontextmanager
     async def reserve(self, tenant: str, size: int) -> AsyncIterator[bool]:
@@ -269,7 +281,7 @@ class _ReaderSlots:
 
     def _end(self, body: _WaitingBody) -> None:
         """End a body's wait or its use of a reader, and give the reader to a body that waits."""
-        if body in self._waiting:  # the body has given up waiting
+        if body in self._waiting:  # the body has got no reader in time, or its request was cancelled
             self._waiting.remove(body)
             body.is_extra.cancel()
         elif body.is_extra.result():
@@ -303,9 +315,11 @@ class _ReaderSlots:
         return True
 
     def _order(self, body: _WaitingBody) -> tuple[int, int, float]:
-        """Return the sort key of a waiting body: its tenant's number of readers and last turn, and the body's arrival.
+        """Return the sort key of a waiting body: first come bodies of tenants that hold few readers.
 
-        The time that reading the body takes is added to the time of its arrival, so that small bodies come first.
+        Among tenants with equally many readers, the one comes first that has waited longest since it last got one, and
+        among its bodies the one that arrived first. The time that it takes to read the body is added to the time of its
+        arrival, so that small bodies come earlier.
         """
         held, served = self._share.held[body.tenant], self._served.get(body.tenant, 0)
         return held, served, body.arrived + body.size / READ_BYTES_PER_SECOND
@@ -332,7 +346,8 @@ class _ForkServer:
     def read(self, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
         """Run a reader process on a body, as the JSON `request` says; return how the process ended.
 
-        `out` and `message` are empty files, for the arrays of the table and for the request and the outcome.
+        `out` and `message` are empty files. The request is written to `message`. The reader writes the arrays of the
+        table to `out`, and appends its outcome (where they are in `out`, or a problem) to `message`.
         """
         message.write(request)
         message.flush()
