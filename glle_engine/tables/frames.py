@@ -222,15 +222,15 @@ def _plain_arrow(array: Any) -> tuple[Any, bool]:
     import pyarrow as pa  # noqa: PLC0415 # optional
     from pyarrow import compute  # noqa: PLC0415 # optional
 
+    if not isinstance(array, pa.ChunkedArray):
+        array = pa.chunked_array([array])
     arrow_type = array.type
     if pa.types.is_run_end_encoded(arrow_type):
-        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        array = pa.chunked_array([compute.run_end_decode(each) for each in chunks], arrow_type.value_type)
+        array = pa.chunked_array([compute.run_end_decode(each) for each in array.chunks], arrow_type.value_type)
     is_category = pa.types.is_dictionary(arrow_type)
     if is_category:
-        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         value = pa.large_string() if pa.types.is_string_view(arrow_type.value_type) else arrow_type.value_type
-        array = pa.chunked_array([each.dictionary.cast(value).take(each.indices) for each in chunks], value)
+        array = pa.chunked_array([each.dictionary.cast(value).take(each.indices) for each in array.chunks], value)
     arrow_type = array.type
     if pa.types.is_string_view(arrow_type):
         array = array.cast(pa.large_string())
@@ -238,4 +238,4 @@ def _plain_arrow(array: Any) -> tuple[Any, bool]:
         array = array.cast(pa.float32())
     elif pa.types.is_null(arrow_type):
         array = array.cast(pa.float64())
-    return (array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])), is_category
+    return array, is_category

@@ -120,19 +120,20 @@ def neighborhoods(
     for rows in blocks(n, size, stage, on_progress):
         is_kept = np.ones((rows.stop - rows.start, k), bool) if kept is None else kept[rows]
         differences = np.empty((len(is_kept), k, 0))
-        if isinstance(X, Distances) or isinstance(points, Distances):
-            assert isinstance(points, Distances)
+        if isinstance(points, Distances):
             gram = points.gram(rows, neighbors[rows])
             if kept is not None:
                 gram *= is_kept[:, :, None] & is_kept[:, None, :]
-        elif not (isinstance(X, SparsePoints) or isinstance(points, SparsePoints) or has_differences) and kept is None:
+        elif isinstance(X, np.ndarray) and kept is None and not has_differences:
+            assert isinstance(points, np.ndarray)
             gram = dense.gram_about(X, points[rows], neighbors[rows])
         else:
-            if isinstance(X, SparsePoints) or isinstance(points, SparsePoints):
-                assert isinstance(X, SparsePoints)
+            if isinstance(X, SparsePoints):
                 assert isinstance(points, SparsePoints)
                 differences = X.differences(points[rows], neighbors[rows])
             else:
+                assert isinstance(X, np.ndarray)
+                assert isinstance(points, np.ndarray)
                 differences = X[neighbors[rows]] - points[rows, None, :]
             if kept is not None:
                 differences *= kept[rows, :, None]

@@ -31,6 +31,7 @@ from tests.service.uploads.bodies import (
     npy,
     npz,
     parquet_file,
+    read,
     refusal,
     stream,
 )
@@ -220,6 +221,13 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     assert problem.details == {**place, "options": {"ignore": ["y"]}}
     assert "?ignore=y" in problem.to_dict()["remedy"]
     assert f"row {row}, counted from 1" in problem.detail
+
+
+def test_labels_and_colors_are_beside_as_many_features_as_are_allowed() -> None:
+    """Twenty features, the limit, have two more columns beside them; without their roles there are 22 features."""
+    body = ",".join(f"x{i}" for i in range(22)) + "\n" + ",".join(["1.5"] * 22) + "\n" + ",".join(["2.5"] * 22) + "\n"
+    assert read(body, CSV, labels="x3", colors="x7").values.shape == (2, 20)
+    assert refusal(body, CSV).code == "too-many-features"
 
 
 def test_columns_of_csv_are_named() -> None:
