@@ -88,9 +88,10 @@ def labels_and_classes(labels: ArrayLike, n: int, name: str = "labels") -> tuple
 def groups_of_labels(
     labels: ArrayLike | None, n: int
 ) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
-    """Return the names and classes of the labels (`labels_and_classes`), or None, and the notes about the labels.
+    """Return a pair: the different labels with the class of each point (`labels_and_classes`), and notes about them.
 
-    None stands for no labels, or for too many different labels to be groups; in this case a note says so.
+    The first element is None without labels, or if there are too many different labels to be groups; then a note says
+    so.
     """
     if labels is None:
         return None, ()
@@ -121,8 +122,10 @@ def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
 def groups_apart(
     Y: NDArray[np.float64], classes: NDArray[np.int64], rows: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Return which pairs (g, g) of labeled groups lie apart: at most 10 % of each group's points touch the other group.
+    """Return which labeled groups i and j lie apart, (g, g): at most 10 % of each group's points touch the other.
 
+    A point touches a group if one of the group's points is about as near as the point's neighbors in its own group are
+    (`glle_engine.audit.islands.contact`).
     Only the points `rows` are compared, by default all points, and a group without such points is apart from no group.
     To judge the map of a half of the data, pass the points that are not in the half, because a map exaggerates the gaps
     between the points from which it was made.

@@ -3,7 +3,8 @@ r"""Islands of an embedding: its clusters that do not touch each other, and whic
 An island can be trusted (`Islands.stays`) if it is isolated in at least 80 % of the maps of halves of the data, judged
 by the points outside the half (`isolated_among`), and also in the data (`islands_of_embedding`): among all
 columns, or among the first 10 or 3 principal components. A linear method never separates what is connected in the data,
-so the islands of its map count as isolated in the data. A single island is separate from nothing, and is never trusted.
+so the islands of a map that it made count as isolated in the data; those of coordinates that the caller passes do not.
+A single island is separate from nothing, and is never trusted.
 
 HDBSCAN finds the clusters (`glle_engine.audit.hdbscan`). A first pass looks for clusters of 8 points and 2 % of all
 points; a second pass looks for smaller clumps within these, of at least 8 points.

@@ -115,6 +115,7 @@ def _column(
         return date_column(values.astype(np.float64), head["type"])
     if (values.ndim > 1) != (kind == "vector"):
         raise ValueError(
-            f"the column {head['name']!r:.60} is described as {kind!r:.20}, but its values have shape {values.shape}"
+            f"by the header the column {head['name']!r:.60} has the kind {kind!r:.20}, which does not go "
+            f"with its values of shape {values.shape}"
         )
     return replace(number_column(values, missing, head["type"]), is_category=is_category)

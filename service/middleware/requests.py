@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from service.middleware.access_policy import AccessPolicy
     from service.middleware.request_limits import RequestLimits
 
-PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
+PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # probes request these every few seconds: no waits, no log
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
 _NO_TENANT = ""  # requests for open paths and refused requests are scheduled like those of a single tenant

@@ -308,7 +308,9 @@ class AuditIn(CommandIn):
     def _one_map(self) -> Self:
         maps = [name for name in ("coordinates", "embedding", "posterior", "method") if getattr(self, name) is not None]
         if len(maps) != 1 and maps != ["coordinates", "method"]:
-            raise ValueError("give one of coordinates, embedding, posterior and method, or coordinates and method")
+            raise ValueError(
+                "give one of coordinates, embedding, posterior or method; only coordinates and method go together"
+            )
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
             raise ValueError(
                 "give dataset with coordinates or a method; leave dataset out with an embedding or a posterior"

@@ -87,7 +87,7 @@ class AuditSpec(AnalysisSpec):
         return resample_parts(self.halves, MIN_HALVES) if is_of_method else []
 
     def halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
-        """Return access to the maps of random halves of the data, which are stored in parts and computed if missing.
+        """Return a reader of the maps of random halves of the data, which computes and stores missing maps.
 
         `embedder` embeds the halves; by default, an embedder is made from the parameters when one is needed.
         """

@@ -62,7 +62,8 @@ class _WorkLimit:
 def limit_work(nbytes: int) -> None:
     """Set the limit on working memory, in bytes, that `limited_work` applies in this process from now on.
 
-    Each work-horse (RQ's process for one task) sets the limit before its task, and the sampler sets it at its start.
+    The limit is the setting GLLE_METHOD_BYTES. Each work-horse (RQ's process for one task) sets it before its task
+    (`worker.execution.worker.begin_work_horse`), and the sampler sets it at its start.
     """
     _WorkLimit.bytes = nbytes
 
@@ -73,7 +74,10 @@ def work_limit() -> int:
 
 
 def raise_limit(pid: int, extra: int) -> None:
-    """Raise the memory limit of process `pid`, if the process has a limit, by `extra` bytes (Linux only)."""
+    """Raise the memory limit of process `pid`, if the process has a limit, by `extra` bytes (Linux only).
+
+    The worker raises the limit of an interactive task that takes longer than 5 s and goes on as a batch task.
+    """
     if extra <= 0 or not hasattr(resource, "prlimit"):
         return
     with suppress(OSError):  # the process has ended

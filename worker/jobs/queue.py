@@ -179,9 +179,10 @@ class TaskQueue:
         return True
 
     def release(self, task: RqJob) -> None:
-        """Free the slot of an interactive task that went on as a batch task (`prolong`), after the task has ended.
+        """Free the place that an interactive task took among the batch tasks of its tenant when it went on as one.
 
-        A batch task of its tenant that RQ has held back can then enter the queue.
+        Call this when a task for which `prolong` returned True has ended. A batch task of the tenant that RQ has held
+        back can then enter the queue.
         """
         self._batches(task).release_and_enqueue(task.id)
 

@@ -152,7 +152,7 @@ def records_check(stores: Stores) -> Check:
 
 
 def _workers(client: redis.Redis) -> Check:
-    """Check that a worker is alive."""
+    """Return the check "workers": a problem if no worker has sent a heartbeat lately, otherwise how many are busy."""
     if workers := live_workers(client):
         return Check("workers", "ok", f"{len(workers)} alive, {sum(worker.busy > 0 for worker in workers)} busy.")
     return Check(

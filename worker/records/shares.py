@@ -96,8 +96,9 @@ def part_of(held: int, limit: int, total: int) -> float:
 def allowed_tasks(workers: int, *, has_keys: bool, are_short: bool) -> int:
     """Return how many tasks of one tenant may wait in a queue or run; RQ holds back the tenant's other tasks.
 
-    The limit is one less than the number of live workers, so that a tenant never occupies all workers. If the tasks are
-    short (shards of draws), or without API keys (there is then one tenant only), the limit is the number of workers.
+    The limit is one less than the number of live workers, so that a tenant does not occupy all workers, but at least
+    one. If the tasks are short (shards of draws), or without API keys (there is then one tenant only), the limit is the
+    number of workers.
     """
     return max(1, workers if are_short or not has_keys else workers - 1)
 

@@ -112,8 +112,9 @@ def upper_gram(
 ) -> Lanes:
     """Write w = U^-1 (factor * s) and x = U^-T w for a given s, and return the sum of w, for each draw of a batch.
 
-    U^-T U^-1 is the inverse of the Gram matrix U U^T. `factor` is one number for each draw. The caller needs the sum of
-    the entries of w to project out the constant. The length of `tag` is the number of draws.
+    U is the upper factor at the address `upper`, eliminated in the order of `tree`; U^-T U^-1 is the inverse of its
+    Gram matrix U U^T. `factor` is one number for each draw. The caller uses the sum of the entries of w to project the
+    constant out of x. The length of `tag` is the number of draws.
     """
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):

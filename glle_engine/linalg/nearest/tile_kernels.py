@@ -330,8 +330,8 @@ def nearest_in_leaves(
     The query points are processed in batches of points that are near each other. Writes the numbers of the rows to
     `out_index` and their distances to `out_distance`, both (m, k), nearest first; of rows whose distances agree to 34
     bits, the smaller number comes first. The rows of one group are left out for each query point, the group whose
-    number is in `queries.excluded`. Adds two counts to `work` (2,): the pairs of a point and a row whose distance was
-    bounded by a product, and the distances that were computed.
+    number is in `queries.excluded`. Adds two counts to `work` (2,): the pairs of a point and a row that were
+    screened by a bound from a matrix product, and the pairs whose exact distance was computed.
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded

@@ -279,7 +279,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
                 f"With {Way('multipliers', 'any')} and all pairs as neighbors, the likelihood of {n} points "
                 "is unbounded.",
                 remedy=f"Use {Way('multipliers', 'positive')}, fewer neighbors, or at least {n - 1} features; or "
-                "pca, its limit.",
+                "pca, to which such a fit tends.",
             )
 
 

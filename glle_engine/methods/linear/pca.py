@@ -188,7 +188,7 @@ class FactorMap(AffineMap):
         return np.asarray(-0.5 * (len(noise) * np.log(2 * np.pi) + log_det + squares))
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return the mean E[x | z] = W z + m of a point x for each row z of `places`."""
+        """Return the mean E[x | z] = W z + m of a point x for each row z of `places`; `ridge` has no effect."""
         return np.asarray(self.mean + places @ self.loadings.T)
 
 

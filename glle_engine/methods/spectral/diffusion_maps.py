@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 DENSE_MOST = 2_000  # by default, the kernel has all pairs up to this many points, and on request up to twice as many
-_TRUNCATED = 32  # default number of neighbors in the kernel of more points
+_TRUNCATED = 32  # for more than DENSE_MOST points, the kernel has by default this many neighbors of each point
 _BANDWIDTH_NEIGHBORS = 10
 _PAIRS = 30  # at least this many eigenpairs are computed, to count those that matter (`delta`)
 _MAX_STEPS = 1_000_000

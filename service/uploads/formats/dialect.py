@@ -50,7 +50,11 @@ _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Declared:
-    """Dialect that the parameters of a Content-Type declare; a property that is None is sniffed from the text."""
+    """Dialect that a request declares; a property that is None is sniffed from the text (`sniff`).
+
+    A request declares it by the parameters of its Content-Type, or by fields of the form or of the query, which win
+    (`service.uploads.registry.format_of`).
+    """
 
     header: bool | None = None
     delimiter: str | None = None
