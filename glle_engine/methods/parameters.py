@@ -191,8 +191,9 @@ class RaisingSpec(NeighborSpec):
         Raises
         ------
         DisconnectedGraphError
-            If the graph falls into parts, and `disconnected` is "error", no k connects the graph, or the k that does is
-            so large that n k^2 exceeds 2^24 and the embedding would take more than some seconds.
+            If the graph with `n_neighbors` falls into parts, and one of these is true: `disconnected` is "error"; no k
+            connects the graph; the k that connects it is so large that n k^2 exceeds 2^24, with which the embedding
+            would take too long.
 
         """
         nearest, _ = kneighbors(X, self.n_neighbors, on_progress)
@@ -237,7 +238,10 @@ class RadiusSpec(GraphSpec, DistanceSpec):
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
-    """Return the function (spec, n) -> count n^2: the size of `count` matrices (n, n), for `Method.doubles`."""
+    """Return the function (spec, n) -> count n^2, for the field `doubles` of a `Method`.
+
+    This field is a lower bound of the float64 numbers that a method holds in memory: here, `count` matrices (n, n).
+    """
     return lambda _, n: count * n * n
 
 

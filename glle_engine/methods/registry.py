@@ -168,7 +168,10 @@ def describe_keywords() -> str:
 
 
 def no_map(subject: str) -> InvalidParameterError:
-    """Return the error to raise if an embedding that cannot place new points is asked to; `subject` names it."""
+    """Return the error to raise if a user wants to place new points in an embedding whose method cannot do this.
+
+    `subject` names the method in the message.
+    """
     return InvalidParameterError(
         f"{subject} has no map to new points.",
         remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",

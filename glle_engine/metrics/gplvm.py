@@ -223,10 +223,11 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 
 
 class _Ascent:
-    """Maximizes the likelihood of some points over the logarithms of the kernel's parameters.
+    """Maximizes the likelihood of n points over the logarithms of the kernel's parameters.
 
-    `centered` (n, d) are the centered data, `places` (n, p) the standardized embedding, and `scale` is the variance of
-    the data, by which the data are divided.
+    The n points are all points of the data, or a sample. `centered` (n, d) are their rows of the centered data, and
+    `places` (n, p) their rows of the standardized embedding. `scale` is the variance of all data; `centered` is divided
+    by the root of this variance.
     """
 
     def __init__(self, centered: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:

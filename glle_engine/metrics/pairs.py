@@ -113,9 +113,9 @@ def triplet_accuracy(X: NDArray[np.float64], Y: NDArray[np.float64], triplets: N
 def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
     r"""Return the mean silhouette of the labels (n,) in an embedding (n, p), in [-1, 1]; 1 is best.
 
-    The silhouette of a point is :math:`(b - a) / \max(a, b)`, with a its mean distance to the other points of its
-    label, and b the smallest mean distance to the points of another label. A point whose label no other point has gets
-    silhouette 0 (Rousseeuw 1987, J. Comput. Appl. Math. 20).
+    The silhouette of a point is :math:`(b - a) / \max(a, b)`. Here :math:`a` is the point's mean distance to the other
+    points with its label, and :math:`b` is the smallest mean distance to the points of another label. A point whose
+    label no other point has gets silhouette 0 (Rousseeuw 1987, J. Comput. Appl. Math. 20).
 
     Raises
     ------

@@ -121,8 +121,8 @@ def date_text(seconds: float) -> str:
 def kind_of(cells: Iterable[str | None], decimal: str = ".") -> TextKind:
     """Guess the kind of a column from its first cells: "number", "bool", "date" or "text".
 
-    A column is of numbers if at least half of its cells are numbers, of truth values or dates if all cells are, and
-    otherwise of texts. Missing values do not count.
+    The kind is "bool" if all cells are truth values, "number" if at least half of the cells are numbers, "date" if all
+    cells are dates, and "text" otherwise. Missing values do not count; if all cells are missing, the kind is "number".
     """
     stripped = [cell.strip() for cell in cells if cell is not None]
     present = [cell for cell in stripped if not is_missing(cell)]

@@ -410,7 +410,10 @@ class ColumnProfile:
 
     @property
     def is_of_classes(self) -> bool:
-        """Whether the texts are few distinct words, as class labels are: at most 100, and half as many as texts."""
+        """Whether the texts repeat as class labels do, so that the column may be the labels.
+
+        The column must have at least 10 texts. At most 100 of them may be distinct, and at most half.
+        """
         return self._count_of_texts >= MIN_TEXTS_FOR_GUESS and self.distinct <= min(
             MAX_LABEL_CLASSES, self._count_of_texts // 2
         )
@@ -584,7 +587,9 @@ def _position(name: str, positions: dict[str, int], names: list[str] | None, wid
 def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str] | None, width: int) -> list[int]:
     """Return the sorted positions of the columns that `entries` name.
 
-    An entry is a name, a number, a pattern, or several of these separated by commas.
+    An entry is a name, a number, a pattern, or several of these separated by commas. `names` are the names of all
+    columns in order, or None for a table without names, and `positions` maps each name to its column's position.
+    `width` is the number of columns.
     """
     words = []
     for entry in entries:

@@ -436,10 +436,11 @@ class _Pass:
         fault.by_column[index] += int(mask.sum())
 
     def _problems(self, column: Column, index: int) -> dict[str, Array]:
-        """Return a mask (rows,) of the bad values of a column for each problem code that occurs.
+        """Return a mapping from each problem code that occurs to a mask (rows,) of the values that have this problem.
 
-        Labels and ids are bad only if the file has rounded them. Missing values are no problem if the option `missing`
-        says what to do with them.
+        The values are those of `column`, a block of rows of the column at position `index`. Labels and ids may be
+        anything but integers that were rounded when the file was written. Missing values are no problem if the option
+        `missing` says what to do with them.
         """
         roles = self._layout.roles
         is_number = index not in self._one_hot and index not in roles["labels"] and index not in roles["id"]
@@ -452,7 +453,10 @@ class _Pass:
         return {code: mask for code, mask in masks.items() if code not in is_dropped and mask.any()}
 
     def _require_kind(self, column: Column, index: int) -> None:
-        """Raise `TableError` if these rows have another type, or vectors of another length, than the first rows."""
+        """Raise `TableError` if a block of rows does not have the same kind of values as the first rows of the column.
+
+        `column` is the block of the column at position `index`. Vectors must also have the same length.
+        """
         head = self._columns.head[index]
         if column.kind != head.kind or column.values.shape[1:] != head.values.shape[1:]:
             detail = f"The column {self._layout.name(index)!r} begins with values of kind {head.kind} and shape "

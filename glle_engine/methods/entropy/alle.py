@@ -70,7 +70,8 @@ class AlleSpec(NeighborSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, or if reg is 0 and the weights have no unique solution."""
         super().require_possible(n, d)
-        # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
+        # The k weights of a point have sum one, so that k - 1 are free. They can fit d features exactly if d < k.
+        # Neighbors are later points, so that even the first point has at most n - 1 of them.
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
             raise InvalidParameterError(
                 f"With {Way('reg', 0)}, {self.n_neighbors} neighbors reconstruct a point of {d} features "

@@ -10,18 +10,22 @@ The centered K then becomes :math:`Y Y^T / d`, and the embedding is the embeddin
 With fewer features this likelihood is unbounded. Positive multipliers bound it, and the embedding then differs from
 PCA.
 
-The multipliers maximize the likelihood. With a multiplier :math:`\lambda_e` for each edge :math:`e = (i, j)`,
-:math:`b_e = e_i - e_j` and :math:`P = \gamma I + \sum_e \lambda_e b_e b_e^T`, the objective is the convex
+The multipliers maximize the likelihood. There is a multiplier :math:`\lambda_e` for each edge :math:`e = (i, j)`. With
+:math:`P = \gamma I + \sum_e \lambda_e b_e b_e^T`, where the vector :math:`b_e` (n,) is 1 at i, -1 at j and 0 elsewhere,
+the objective is the convex function
 
 .. math:: F(\lambda) = -\log|P| + tr(S P), \qquad
           \partial F / \partial \lambda_e = s_e - r_e,
 
 with the observed squared distance per feature :math:`s_e = b_e^T S b_e`, and the expected squared distance
 :math:`r_e = b_e^T K b_e`, :math:`K = P^{-1}`. Up to a constant, the log likelihood (Lawrence 2012, section 2.5.1) is
--d/2 times F. The Hessian is :math:`(b_e^T K b_f)^2`. For :math:`\lambda \ge 0`, the steps are the projected Newton
-steps of Bertsekas (1982): preconditioned conjugate gradients, without the multipliers that are 0 and the multipliers
-that the diagonal step would take to 0. At the optimum the expected squared distance of an edge equals the observed one;
-if the multiplier is 0, it may be smaller.
+-d/2 times F. The Hessian is :math:`(b_e^T K b_f)^2`.
+
+For :math:`\lambda \ge 0`, the steps are the projected Newton steps of Bertsekas (1982). Each step solves a Newton
+system by preconditioned conjugate gradients. The system leaves out multipliers that are 0 and would not grow, which
+stay 0, and multipliers that a step by the diagonal of the Hessian alone would take to 0 or below, which are set to 0.
+At the optimum the expected squared distance of an edge equals the observed one; if the multiplier is 0, it may be
+smaller.
 """
 
 from __future__ import annotations
@@ -56,7 +60,9 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _CG_STEPS = 200
-_NEGLIGIBLE_GAIN = 1e-13  # a step may raise the objective by this share of it, because rounding errors are as large
+# A step has to lower the objective by some amount. It is also accepted if it misses this amount, or even raises the
+# objective, by at most this share of the objective: rounding errors are as large.
+_NEGLIGIBLE_GAIN = 1e-13
 _SMALL_MULTIPLIER_SHARE = 1e-3  # multipliers below this share of the largest one may become 0 in one step
 _SHRINK = 0.1  # a step leaves at least this share of each larger multiplier
 _MAX_SPARSE_SHARE = 0.1  # with more edges than this share of n^2, products with a dense Laplacian are faster

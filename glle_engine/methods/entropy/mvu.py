@@ -51,10 +51,12 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_NEGLIGIBLE_GAIN = 1e-12  # a step may raise the objective by this share of it, because rounding errors are as large
+# A step has to lower the objective by some amount. It is also accepted if it misses this amount, or even raises the
+# objective, by at most this share of the objective: rounding errors are as large.
+_NEGLIGIBLE_GAIN = 1e-12
 # The barrier method lowers its parameter mu as soon as Newton's method has nearly converged for the current mu: as soon
-# as the squared Newton decrement is below this. The squared distances of neighbors in the Gram matrix K then have
-# relative errors that exceed the accepted ones (`slack`) by about 3e-5 at most, the root of this value.
+# as the squared Newton decrement is below this. The user accepts relative errors in the squared distances of neighbors
+# (`slack` is their mean size). Stopping here adds at most about 3e-5 to such an error, the root of this value.
 _CENTERED = 1e-9
 _MU_FACTOR = 0.2  # mu is multiplied by this factor in each round
 _HESSIAN_JITTER = 1e-13  # added to the unit diagonal of the scaled Hessian, so that rounding cannot make it indefinite
@@ -120,8 +122,9 @@ class Program:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the Newton step (m,) for the multipliers w (m,), the gradient (m,), and the inverse of P(w) (n, n).
 
-        The gradient is that of the objective of `value` at w, with the same `mu` and `eps`. P(w) is the result of
-        `matrix`, and `factor` (n, n) is its upper Cholesky factor, the second result of `value`.
+        The step and the gradient are those of the barrier method's objective at w: the objective of the dual divided by
+        the barrier parameter `mu`, plus the barrier -log |P(w)|. P(w) (n, n) is the matrix that must stay positive
+        definite, and `factor` (n, n) is its upper Cholesky factor. `eps` weighs a penalty of large multipliers.
         """
         inverse = inverse_of(factor)
         rows = inverse[self.i] - inverse[self.j]

@@ -188,7 +188,10 @@ class FactorMap(AffineMap):
         return np.asarray(-0.5 * (len(noise) * np.log(2 * np.pi) + log_det + squares))
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return the mean E[x | z] = W z + m of a point x for each row z of `places`; `ridge` has no effect."""
+        """Return the mean E[x | z] = W z + m of a point x for each row z of `places`.
+
+        `ridge` is not used: other maps compute x by a ridge regression, but here the fit has already found W and m.
+        """
         return np.asarray(self.mean + places @ self.loadings.T)
 
 
@@ -207,13 +210,20 @@ class PpcaSpec(MethodSpec):
     )  # fmt: skip
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for a solver other than the default with prior="ard", which has its own."""
+        """Raise `InvalidParameterError` if prior="ard", which is fitted in its own way, is given with another `solver`.
+
+        Only the default of `solver` is accepted with this prior.
+        """
         super().check_together()
         if self.prior == "ard":
             self.refuse_unused("prior", "solver")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` unless n_components < min(n - 1, d): the noise needs a dimension."""
+        """Raise `InvalidParameterError` unless n_components < min(n - 1, d).
+
+        The n centered points of d features span at most min(n - 1, d) dimensions, and the components must leave at
+        least one of them for the noise.
+        """
         self.require_noise_dimension(n, d, "Probabilistic PCA")
 
 
@@ -290,11 +300,12 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
 def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgress) -> tuple[Fit, int]:
     r"""Fit Bayesian PCA (automatic relevance determination); return the parameters and the number of steps.
 
-    Expectation maximization starts at the maximum of the likelihood (Bishop 1999). The loadings stay along the
-    principal axes, so that a step only updates the lengths w of the p columns. With :math:`m = w^2 + \sigma^2`,
-    :math:`c = \lambda w / m` and :math:`s = \sigma^2 / m + \lambda w^2 / m^2`, the step is
-    :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A length becomes 0 if its square is below
-    `MAX_RELATIVE_EXCESS` times the noise variance.
+    Expectation maximization starts at the maximum of the likelihood (Bishop 1999). The p columns of the loadings stay
+    along the principal axes of X (n, d), so that a step only updates their lengths w and the noise variance
+    :math:`\sigma^2`. For each column, let :math:`\lambda` be the variance of the data along its axis,
+    :math:`m = w^2 + \sigma^2`, :math:`c = \lambda w / m` and :math:`s = \sigma^2 / m + \lambda w^2 / m^2`. The step is
+    :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`, and :math:`\sigma^2` becomes the expected squared residual per
+    feature. A length becomes 0 if its square is at most `MAX_RELATIVE_EXCESS` times :math:`\sigma^2`.
 
     Raises
     ------

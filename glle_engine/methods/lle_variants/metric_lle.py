@@ -188,8 +188,9 @@ def solve(program: Program, s: NDArray[np.float64], tol: float, max_iter: int, o
     ----------
     program : Program
     s : (q (q + 1) / 2,) float64
-        The start: the upper triangle of a matrix S, row by row, strictly within all constraints of the program, and
-        with a linear term g^T s (`Program`) above 0.
+        The start: the upper triangle of a matrix S, row by row. S must satisfy all constraints of the program strictly.
+        The linear term of the program's objective, g^T s, must be positive: the first barrier parameter is a share of
+        it.
     tol : float
         Largest accepted `Solution.gap`.
     max_iter : int

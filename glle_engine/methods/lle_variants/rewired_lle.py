@@ -346,7 +346,9 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
         along = nearest
     else:
         along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
-        for start, end in bridges:  # a bridge may be long, and k other points nearer along the graph than its end
+        # If a bridge is long, k other points may be nearer along the graph than its end. The end then replaces the last
+        # of these neighbors, so that the bridge still joins two parts.
+        for start, end in bridges:
             if end not in along[start]:
                 along[start, -1] = end
     embedding = lle_of(X, along, spec, on_progress)

@@ -44,7 +44,9 @@ _ENTROPY_TOLERANCE = 1e-10
 # equal up to rounding, and at e^100 only points that tie as the nearest have any: wider bounds would change nothing.
 _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
-_START_DEVIATION = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
+# Standard deviation of the coordinates from which the descent starts. The affinity of two points of the embedding
+# falls as exp(-|y_i - y_j|^2), so that at the start all points are near each other.
+_START_DEVIATION = 1e-2
 MAX_DESCENT_POINTS = 5000  # more points are refused: the matrices of all pairs take 1 GB, and a descent takes minutes
 START_NOISE = 1e-2  # standard deviation of the noise added to initial coordinates, whose own is about 1
 Start: TypeAlias = "NDArray[np.float64] | None"
@@ -228,7 +230,11 @@ class DescentSpec(PerplexitySpec):
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for an impossible perplexity or start, or for too many points for a dense descent."""
+        """Raise a `GlleError` if the perplexity or the number of components is too large, or if n is too large.
+
+        The first two are limited by the n points of d features, and n by `MAX_DESCENT_POINTS`, because the descent
+        computes with n x n matrices.
+        """
         super().require_possible(n, d)
         require_size(n, MAX_DESCENT_POINTS, "A descent over all pairs", "t-sne, which approximates")
 

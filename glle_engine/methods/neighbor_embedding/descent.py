@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
 """A function from coordinates Y (n, p) to the value of the objective and its gradient (n, p)."""
 
-# mu / nu in `attraction_factor`. Without mu, parts of the data that are nearly separate would fly apart in one step.
+# `attraction_factor` adds mu I to the Hessian of the attraction; mu is this share of the Hessian's mean diagonal entry.
+# Without mu, parts of the data that are nearly separate would fly apart in one step.
 _RELATIVE_REGULARIZATION = 1e-8
 _BLOCK_ENTRIES = 1 << 16
 

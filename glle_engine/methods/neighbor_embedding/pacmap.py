@@ -103,9 +103,10 @@ class PacmapSpec(DistanceSpec):
         return max(self.pairs + 1, self._mid_near + _CANDIDATES_PER_PAIR if self._mid_near else 0)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest number of neighbors, at most `self.n_neighbors`, with which n points can be embedded.
+        """Return the largest number of neighbors, from 2 to `self.n_neighbors`, with which n points can be embedded.
 
-        If n points are too few for any number of neighbors, the result is 2.
+        The result is also 2, the smallest valid number, if n points are too few even for 2 neighbors: the caller has to
+        check this case.
         """
         fewer = range(min(self.n_neighbors, n - 1), _MIN_NEAR_PAIRS, -1)
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)

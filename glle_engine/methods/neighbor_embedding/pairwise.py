@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
-_MIN_TOTAL = 1e-200  # below this sum, the terms of distant pairs would underflow: the smallest number is about 1e-308
+# If the sum of exp(-|y_i - y_j|^2) over all pairs is below this, the smallest squared distance is subtracted from all
+# squared distances. Otherwise terms of distant pairs would underflow: the smallest number is about 1e-308.
+_MIN_TOTAL = 1e-200
 # The homotopy is a series of descents in which the weight lambda of the repulsion grows; from the first descent to the
 # last, it grows by this factor.
 _HOMOTOPY_SPAN = 100.0
@@ -75,8 +77,8 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
     entropy : float
         Mean entropy of the conditional affinities of the data.
     joint : (n, n) float64
-        Joint affinities of the data. The conditional affinities are not needed: the divergence contains them only in
-        the entropy, and summed over the two directions of a pair.
+        Joint affinities of the data. The conditional affinities p_j|i are not needed: the divergence depends on them
+        only through their `entropy`, and through the sum p_j|i + p_i|j of each pair, which `joint` has, divided by 2n.
 
     """
     degrees = joint.sum(axis=1)

@@ -66,7 +66,8 @@ _MAX_INVERTED_COMPONENTS = 7  # embeddings with more components have no inverse,
 _MAX_SINGLE_PRECISION = 2.0**100
 _LIBRARY = "umap-learn"
 _DENSMAP_ARGUMENTS = {"densmap", "dens_lambda", "dens_frac"}  # arguments that only densMAP sets
-# Arguments of umap-learn's neighbor search, which would change nothing.
+# Arguments of umap-learn's neighbor search. They are refused: the engine gives umap-learn the neighbors of each point,
+# so that there is no such search, and these arguments would have no effect.
 _OF_SEARCH = {"metric_kwds", "low_memory", "angular_rp_forest", "transform_queue_size"}
 # Arguments of umap-learn, and the parameters of this method that set them, where the names differ.
 _PARAMETERS = {

@@ -102,7 +102,10 @@ class DiffusionMapsSpec(RadiusSpec):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether `lump` is set, so that the method needs labels: the group of each point."""
+        """Whether the method needs labels, the group of each point: it does if `lump` is set.
+
+        The method then also reports the Markov chain between the groups.
+        """
         return self.lump
 
     def check_together(self) -> None:
@@ -165,7 +168,11 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
 def diffusion_maps(
     X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
 ) -> Embedding:
-    """Embed by the leading eigenvectors of the random walk; with `lump`, `labels` (n,) has the group of each point."""
+    """Embed by the leading eigenvectors of a random walk on the points.
+
+    If `spec.lump` is set, `labels` (n,) has the group of each point, and the figure "lumping" of the result describes
+    the walk from group to group. The positions do not depend on the labels.
+    """
     from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     n, p = len(X), spec.n_components
@@ -260,9 +267,11 @@ class Lumping:
 
 
 def lump(P: NDArray[np.float64] | csr_array, groups: NDArray[np.integer[Any]]) -> Lumping:
-    """Average a Markov chain over groups of states, and measure how far it is from lumpable (Meila and Shi 2001).
+    """Average a Markov chain over groups of states (Meila and Shi 2001).
 
-    A chain is lumpable if the sequence of the groups of its states is a Markov chain, too.
+    The result has the average transition probabilities (g, g) between the g groups, their eigenvalues and eigenvectors,
+    and the deviation: the largest difference between a state's probability of moving into a group and the average over
+    the state's own group. If it is 0, the chain is lumpable: the sequence of groups is then a Markov chain, too.
 
     Parameters
     ----------

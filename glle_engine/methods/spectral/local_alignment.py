@@ -15,10 +15,11 @@ LTSA: :math:`P_i = I - Q_i Q_i^T`, where :math:`Q_i` (m, p + 1) is an orthonorma
 coordinates. :math:`\sum_i |P_i Y_i|^2` is then the deviation of the embedding from affine functions of the tangent
 coordinates (Zhang and Zha 2004).
 
-A graph in parts gets more neighbors, because an edge between two parts would not join them here. The first tangent
-coordinate of a patch with one far point is, up to a constant, 1 at this point and 0 at all others. The penalty
-annihilates tangent coordinates, so the far part could have any position. With the smallest number of neighbors that
-connects the graph, patches may still have only one far point; a note says that the positions of the parts mean little.
+If the neighbor graph falls into parts, the number of neighbors is raised until the graph is connected. A single edge
+between two parts would not suffice: a patch that has only one point of the other part, far from its other points, has a
+tangent coordinate that is about 1 at this point and 0 at the others, up to shift and scale. The penalty does not see
+tangent coordinates, so that the other part could lie anywhere. Patches may still have only one such point after the
+number of neighbors was raised; therefore a note says that the positions of the parts mean little.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
         w = ridge_weights(vectors, spread**2)
         vectors *= np.arange(vectors.shape[2]) < counts[point, None, None]
         s = np.maximum(k - counts[point], 1)[:, None]
-        rest = 1 - np.einsum("bkr,br->bk", vectors, vectors.sum(axis=1))  # P_i 1 of this file's docstring
+        # the vector of ones minus its projection on the leading singular vectors: P_i 1 in the docstring of this file
+        rest = 1 - np.einsum("bkr,br->bk", vectors, vectors.sum(axis=1))
         alpha = np.sqrt(np.maximum(rest.sum(axis=1, keepdims=True), 0.0) / s)
         u = np.divide(rest, alpha, out=np.zeros_like(rest), where=alpha > 0)
         cross = (1 - alpha)[:, :, None] * u[:, :, None] * w[:, None, :]
