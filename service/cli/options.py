@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEST = "setting_"
-_MAX_SPAN = 36_500  # largest number of days (a hundred years), and also of hours
+# Largest value of an option that is a number of days: a hundred years. Options in hours have the same limit.
+_MAX_SPAN = 36_500
 
 
 CANNOT_START = 2  # exit code of a command whose settings, arguments or machine prevent its start

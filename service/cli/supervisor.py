@@ -162,7 +162,8 @@ class UpHead(ServeHead):
         self._load(load_api, load_worker)
         for server in self._servers:
             server.wait()
-        # No drain: `glle up` stops as a whole, so no other process could take over the requests.
+        # `drain` is how long a stopping API process serves on, until a load balancer sends its requests elsewhere.
+        # `glle up` stops all its processes at once, so there is nothing to wait for.
         environment = {**replace(settings, drain=0.0).to_env(), "GLLE_DATA_DIR": str(self._data)}
         self._add_api_processes(environment)
         for number in range(1, settings.workers + 1):

@@ -171,7 +171,11 @@ def _compressing(scope: Scope, send: Send) -> Send:
 
 
 def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
-    """Replace the ETag of a response by the ETag of its content with gzip, if `is_gzip(ETag)` is true."""
+    """Replace the ETag of a response by the ETag for the same content compressed by gzip, if `is_gzip` returns true.
+
+    `is_gzip` is called with the present ETag. It returns whether the body is sent compressed, or, if the response is
+    304 and has no body, whether the client has the compressed body already.
+    """
     headers = message["headers"]
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and is_gzip(value):

@@ -132,11 +132,11 @@ class Proxies:
         return None
 
     def remove_prefix(self, scope: Scope) -> None:
-        """Remove GLLE_ROOT_PATH, which uvicorn puts before each path, from a request's path; note the prefix of URLs.
+        """Remove GLLE_ROOT_PATH from a request's path, and store the prefix with which URLs in the response must begin.
 
-        The prefix, with which the URLs in the response begin (`service.schemas.addresses`), is the X-Forwarded-Prefix
-        of a trusted proxy, otherwise GLLE_ROOT_PATH. If several proxies send a prefix, the prefixes are joined, the
-        outermost first.
+        Uvicorn has put GLLE_ROOT_PATH before the path. The prefix, which `service.schemas.addresses` stores, is the
+        X-Forwarded-Prefix of a trusted proxy, otherwise GLLE_ROOT_PATH. If several proxies send a prefix, the prefixes
+        are joined, the outermost first.
         """
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):
@@ -294,14 +294,16 @@ class AccessPolicy:
         return key.tenant, is_open or path == METRICS
 
     def _proxy_trace(self, scope: Scope) -> str | None:
-        """Return the evidence that a request came through a proxy, as words for a message.
+        """Return the evidence that a request came through a proxy, such as a header, as words for a message.
 
-        Returns None if there is no evidence, or if a trusted proxy names a client on this machine. The address and the
-        Host of a request do not suffice to tell that its client is on this machine: a proxy on this machine connects
-        from a loopback address, too, and may send any Host.
+        Returns None if there is no evidence, or if a trusted proxy says that the client is on this machine. A service
+        without keys calls this to admit only clients on this machine. The address and the Host of a request cannot tell
+        where the client is: a proxy on this machine connects from a loopback address, too, and may send any Host.
         """
         version = scope.get("http_version", "1.1")
-        trace = None if version == "1.1" else f"HTTP/{version}"  # nginx before 1.29.7 uses HTTP/1.0 and adds no header
+        # A version other than 1.1 is evidence, too: nginx before 1.29.7 forwards requests by HTTP/1.0, and adds none of
+        # the headers that are looked for below.
+        trace = None if version == "1.1" else f"HTTP/{version}"
         for name, _ in scope["headers"]:
             if name in _PROXY_HEADERS or name.startswith(_PROXY_PREFIX):
                 trace = f"the header {str(name, 'latin-1')}"
@@ -333,8 +335,9 @@ def names_loopback(host: bytes) -> bool:
 def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: bool) -> None:
     """Raise `ProblemError` if a request without a key is for a foreign host, or from a web page of another origin.
 
-    A web page could reach the service under the page's own host name (DNS rebinding), and a proxy could admit everyone.
-    The Host must therefore be a loopback name, unless `any_host` is true. `origins` are the origins that CORS admits.
+    The Host must be a loopback name, unless `any_host` is true. Otherwise a web page could reach the service under the
+    page's own host name (DNS rebinding), and a reverse proxy on this machine could pass on requests from anywhere under
+    its public name. `origins` are the origins that CORS admits.
 
     A page of another origin could upload, delete and start draws: browsers send a form, a text or a GET without a
     preflight, and only hide the response. No page can set `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C). Only

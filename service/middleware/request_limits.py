@@ -87,9 +87,10 @@ class RequestLimits:
             self._end(body)
 
     async def _begin(self, body: _Body) -> None:
-        """After a body has arrived, count its request as in progress, as soon as the tenant may have one more request.
+        """Wait until the tenant may have one more request in progress; then count the request of a body as in progress.
 
-        Raises `HTTPException` (503) after `PATIENCE_SECONDS`.
+        Called when the body has arrived; until then, it is counted as an arriving body. Raises `HTTPException` (503)
+        after `PATIENCE_SECONDS`.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._shares.requests.allows(body.tenant):
@@ -182,7 +183,11 @@ class _Body:
 
     @property
     def may_end(self) -> bool:
-        """Whether the body may be ended: it has been arriving for `BODY_GRACE_SECONDS`, and was not ended yet."""
+        """Whether the service may cut this body off to make room for another body of the tenant.
+
+        It may if the body has been arriving for more than `BODY_GRACE_SECONDS`, is still incomplete, and has not been
+        cut off yet.
+        """
         return self._has_more and not self._is_ended and time.monotonic() > self._started + BODY_GRACE_SECONDS
 
     @property

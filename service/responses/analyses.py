@@ -61,7 +61,7 @@ def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 
 
 def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
-    """Return a function that reads and returns the ids of a result's points, or None if the points have no ids.
+    """Return a function that, when called, returns the ids of a result's points, or None if the points have no ids.
 
     If the analysis `spec` names a data set, such as one with new points, these are the ids of that data set. Otherwise,
     and for draws, which have no `spec`, they are the ids of the posterior's data; `subject` is the posterior's id.

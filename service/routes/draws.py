@@ -218,7 +218,7 @@ class RecentPosteriors:
             return None
 
     def clear(self) -> None:
-        """Forget all records, because one of the posteriors may have been deleted."""
+        """Empty this process's cache of posteriors' records, because one of the posteriors may have been deleted."""
         self._records = {}
 
 

@@ -176,7 +176,10 @@ def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], 
 
 
 def _type_forms(contract: dict[str, Any]) -> None:
-    """Add the schema of JSON tables; give each multipart form the query parameters, except `wait`, as fields."""
+    """Add to the OpenAPI document `contract` the schema of a table as JSON, and the fields of each multipart form.
+
+    The fields of a form are its file and all query parameters of its route except `wait`.
+    """
     contract["components"]["schemas"]["TableIn"] = TableIn.model_json_schema()
     for _, _, operation in _operations(contract):
         form = operation.get("requestBody", {}).get("content", {}).get(_FORM)

@@ -430,4 +430,4 @@ class JobResultOut(
         | ComparisonOut
     ]
 ):
-    """Result of a job; which of these models it has depends on the `kind` of the job."""
+    """Result of a job: an audit, draws or another result, as the `kind` of the job says."""

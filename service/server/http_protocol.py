@@ -165,7 +165,11 @@ class HttpProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes, or discard them after a call of `linger`."""
+        """Parse received bytes, but discard them after a call of `linger`.
+
+        `linger` is called instead of closing a connection on which a request is still arriving. The connection then
+        stays open only so that the client can finish sending and read the response.
+        """
         if not self.is_lingering:
             super().data_received(data)
 

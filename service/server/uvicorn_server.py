@@ -159,10 +159,11 @@ class ApiServer(uvicorn.Server):
 
 
 def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
-    """Renew the mark by which a loss of records or files is noticed (see worker/storage/mark.py).
+    """Renew the mark: write the numbers of records into the file by which a later loss of records or files is noticed.
 
-    `is_last` says that the process stops; the mark then includes the latest changes, too. If a Redis server or the file
-    store does not answer, only a warning is logged.
+    A usual renewal leaves out the changes of the last seconds, which a failover of Redis may lose. `is_last` says that
+    the process stops; the mark then has all changes. If a Redis server or the file store does not answer, only a
+    warning is logged. See worker/storage/mark.py.
     """
     try:
         mark.renew(is_last=is_last)

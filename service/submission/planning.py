@@ -116,9 +116,10 @@ class Plan:
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
     """Return the plan (method and values of its parameters) of a map to audit, and further settings of the audit.
 
-    `space` has the `standardize` and the `metric` that the request sets, if any. If the method has all of them as
-    parameters, they become parameters in the plan, and the further settings are {}. Otherwise the further settings are
-    `space`. The map of the method glle is its mean, at scale 0, unless `parameters` has another scale.
+    `space` has the request's `standardize` and `metric`, without those that the request does not set. If the method has
+    a parameter for each setting in `space`, the plan gets these settings, and the further settings are {}. Otherwise
+    the further settings are `space`. For the method glle, the plan has scale 0, which gives the embedding by the mean
+    weights, unless `parameters` has another scale.
     """
     of_method = space if space.keys() <= method(name).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if name == "glle" else {}
@@ -129,9 +130,10 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
 def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, has_coordinates: bool = False) -> dict[str, Any]:
     """Return the fields of an `AuditSpec` that say which map of a method is audited.
 
-    Usually this is a stored embedding: the fields are its id and its `recipe` (all inputs of the embedding). If the
-    request has coordinates, or sets a `standardize` or `metric` that is no parameter of the method (`space`), the
-    fields are instead the method, its parameters, and the entries of `space`.
+    Usually this is a stored embedding, and the fields are its id and its `recipe` (all inputs of the embedding). If the
+    request has coordinates, or if `space` is not empty, the fields are instead the method, its parameters, and the
+    entries of `space`. These are a `standardize` and a `metric` for the audit, if the plan could not take them as
+    parameters of the method (`plan_to_audit`).
     """
     if has_coordinates or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}

@@ -73,7 +73,7 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
 
 
 def audited_coordinates(stores: Stores, id_or_rows: str | list[Any], n: int) -> tuple[str, int, Array | None]:
-    """Return (id, columns, array) of the coordinates of a map, which are a stored data set or rows in the body.
+    """Return (id, number of columns, array) of a map's coordinates, which are a stored data set or rows in the body.
 
     For rows, the id is the one that they would have as a data set. For a data set, the array is None. Raises
     `InvalidShapeError` unless there are n rows.

@@ -45,7 +45,7 @@ async def wait_for_outcome(
     Parameters
     ----------
     name
-        Name of the job or draw: the job's id, or `waited_name`.
+        Name of the job or draw in notifications: the job's id, or the name of the draw that `waited_name` returns.
     read_state
         Called with the outcome in the last notification, or None; returns the state, and whether it is final.
 
@@ -84,9 +84,10 @@ async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddre
     sent = stores.requests.sent.setdefault(name, SentDraw())
 
     async def read_state(answer: DrawAnswer | None) -> tuple[Entry | None, bool]:
-        """Return the draw if it exists, and whether waiting is over; send the request unless it is pending.
+        """Return (draw, True) if the draw exists, (None, True) if a job must make it, (None, False) to wait on.
 
-        `answer` is what a sampler has published about the draw, or None.
+        Sends the request for the draw to the samplers, unless an earlier one is still unanswered. `answer` is what a
+        sampler has published about the draw, or None. Raises `ProblemError` if the draw failed.
         """
         if answer is not None and answer.problem is not None:
             raise ProblemError(answer.problem)

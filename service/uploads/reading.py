@@ -64,7 +64,8 @@ class IncomingBytes:
 
     Each API process may fill an equal part of the disk's free space, of which a tenant gets a share
     (`worker.records.shares`). If a tenant sends several bodies at once, their bytes also count against its quota of
-    stored bytes. A single body may exceed that quota, because data that are already stored take no further room.
+    stored bytes. A single body may exceed that quota while it arrives: it may repeat stored data, which take no
+    further room. New data are checked against the quota when they are stored.
 
     Parameters
     ----------
@@ -435,9 +436,10 @@ def _media_of(head: bytes) -> str:
 
 
 def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
-    """Return the error for a body that could not be read: `problem`, which names the body's true format if it is known.
+    """Return the error to raise for a body that could not be read: `problem`, or a better one.
 
-    `media` are the media types of the format by which the body was read.
+    If the first bytes of the body show that it has another format than the one by which it was read, the better error
+    names this format. `media` are the media types of the format by which the body was read.
     """
     # Other statuses do not mean that the body has another format: a table beyond a limit, for example, gets 413.
     if problem.problem.status != 422:

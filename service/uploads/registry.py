@@ -62,7 +62,8 @@ class Format:
     def max_bytes(self, max_body: int) -> int:
         """Return the largest number of bytes of a body of this format; `max_body` is the limit for all formats.
 
-        A body that the API process may read itself (`safe`) is always allowed.
+        The limit is ``max_body / share``. But if it would be less than `safe`, the size up to which the API process
+        itself reads a body of this format, it is `safe`, or `max_body` if that is less.
         """
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 

@@ -1,4 +1,4 @@
-"""Note in the table of an upload its format, its columns and the notices about it, which its data set later shows."""
+"""Add to an uploaded table what its data set will show about the upload: format, columns, and notices for the user."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """CSV bodies: one point in each row, an optional header, optional columns of labels, colors and ids.
 
-Bodies are parsed by Python's csv and float (3.3 s for 100,000 x 50), in blocks of bounded memory, in this process or in
-a reader. Faster parsers do not fit: numpy.loadtxt refuses quotes. pyarrow (0.4 s) reads `"1"2` as 12, and takes the end
-of a file within quotes for the end of a cell. polars (0.2 s) keeps all texts of a table in memory, fills short rows
-with empty cells, and aborts the process when memory runs out; it also starts threads when it is imported, so that the
-forks of the readers hang.
+Bodies are parsed by Python's csv and float (3.3 s for 100,000 x 50), in blocks of bounded memory. Most small bodies
+are parsed in the API process, all others in a reader, a forked process with limits on its memory and time.
+
+Faster parsers do not fit: numpy.loadtxt refuses quotes. pyarrow (0.4 s) reads `"1"2` as 12, and takes the end of a file
+within quotes for the end of a cell. polars (0.2 s) keeps all texts of a table in memory, fills short rows with empty
+cells, and aborts the process when memory runs out; it also starts threads when it is imported, and a reader that is
+forked after that hangs.
 """
 
 from __future__ import annotations
@@ -123,8 +125,8 @@ class CellColumns(Columns):
     def _require_even(self, block: list[list[str]], start: int) -> None:
         """Raise `ProblemError` (``ragged-row``) for the first row of a block with too few or too many cells.
 
-        If the rows end with a delimiter, so that each has an empty last cell, a row may lack this cell, but the cell
-        must be empty. `start` is the number of rows before the block.
+        If the rows end with a delimiter, each has an empty last cell. A row without this cell is then accepted, but not
+        a row in which this cell has a value. `start` is the number of rows before the block.
         """
         width = self._width
         for number, row in enumerate(block, start + 1):

@@ -112,10 +112,11 @@ class Header:
 
 
 def _counts(first: list[str], numbers: list[float | None], below: list[list[str]], decimal: str) -> bool:
-    """Return whether the first row is a header of numbers, such as 0, 1, 2 or years.
+    """Return whether the `first` row is a header of consecutive numbers, such as 0, 1, 2 or years.
 
-    This is so if they rise in steps of 1, and the numbers below them have decimals. The first cell may be a name
-    instead, above a column with the names of the rows.
+    `numbers` has its cells as numbers, with None for each cell that is no number. In such a header, the numbers rise in
+    steps of 1, and stand above data with decimals (`below`). The first cell may be a name instead, above a column with
+    the names of the rows.
     """
     names_rows = numbers[0] is None and len(numbers) > 1
     counted = numbers[1:] if names_rows else numbers
@@ -269,7 +270,10 @@ def _body(dialect: Dialect) -> list[list[str]]:
 
 
 def _is_even(dialect: Dialect) -> bool:
-    """Return whether all rows have one width above 1; the first may have one cell less, as in R's write.table."""
+    """Return whether the rows, split into cells by this dialect, all have the same number of cells, at least two.
+
+    The first row may have one cell less, as in files written by R's write.table.
+    """
     body = _body(dialect)
     if not body or len(body[0]) < 2:
         return False

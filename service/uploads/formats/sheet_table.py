@@ -106,7 +106,10 @@ class _SheetColumns(CellColumns):
         return iter(self._cells)
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
-        """Return how the cells of a column are read; digits are not numbers if all cells have the type text."""
+        """Return whether the cells of a column are numbers, dates, booleans or text, judged by its first cells.
+
+        A column of digits counts as text if all its cells have the type text in the workbook.
+        """
         kind = kind_of(cells)
         is_typed = any(not isinstance(cell, TextCell) and cell for cell in cells)
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind

@@ -64,8 +64,9 @@ def main() -> None:
 def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
     """In a fork: fork the reader, report to the API how the reader ended, and end this process.
 
-    `server` is the process id of the fork server, `before` its peak memory in KiB, which is subtracted from the
-    reader's.
+    `descriptors` are the file descriptors of the API's request: the body, the output file, the message file with the
+    request, and the socket for the report. `server` is the process id of the fork server, `before` its peak memory in
+    KiB, which is subtracted from the reader's.
     """
     try:
         die_with_parent(signal.SIGKILL, server)
@@ -143,7 +144,7 @@ class _NoPandas(MetaPathFinder):
     """Finder that hides pandas: pyarrow would import it, which takes half a second, and no reader needs it."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Raise `ModuleNotFoundError` for pandas."""
+        """Raise `ModuleNotFoundError` for pandas; return None for other modules, which Python then imports as usual."""
         del path, target
         if name == "pandas":
             raise ModuleNotFoundError(name=name)

@@ -93,7 +93,11 @@ class ReaderBudget:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Return the budget by which the readers of all API processes share half of the memory."""
+        """Return the number of readers of one API process, and the memory of each.
+
+        Half of the memory of the machine or container is for readers, in equal parts for the API processes, but each
+        process has at least one reader with `MIN_BYTES`.
+        """
         room = memory_limit() // 2 // settings.api_processes
         nbytes = min(MAX_BYTES, max(MIN_BYTES, room // 2))
         return cls(min(MAX_READERS, max(1, room // nbytes)), nbytes)
