@@ -62,8 +62,9 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
         """Return data (n, d) in float64 or float32, after checking that they are finite and have the fitted features.
 
-        With `reset`, the number and names of the features are recorded, because the data are those of a fit. `options`
-        are options of scikit-learn's `validate_data`; with `y`, the result is the pair of data and labels.
+        `is_sparse` says whether sparse data are accepted, which are returned as a CSR matrix. With `reset`, the number
+        and names of the features are recorded, because the data are those of a fit. `options` are options of
+        scikit-learn's `validate_data`; with `y`, the result is the pair of data and labels.
         """
         require_lossless(X, "the data")
         require_unmasked(options.get("y"), "the labels")
@@ -314,7 +315,10 @@ def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) ->
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
-    """Return an integer `random_state` as the seed of draws, or else a random seed from the generator."""
+    """Return the seed of draws: an integer `random_state` itself, or else a random integer.
+
+    A `RandomState` draws this integer, and for None numpy's global generator does.
+    """
     if isinstance(random_state, numbers.Integral):
         return check_integer("random_state", random_state, 0, counter=True)
     return int(check_random_state(random_state).randint(2**31))

@@ -136,7 +136,8 @@ class Disturbed:
     squeeze : (n,) float64
         Mean distance in maps of halves, or in the data, from each point to its neighbors in the embedding; 1 is usual.
     is_torn : (n,) bool
-        Whether more than a tenth of each point's neighbors, by their probability, lie far from it in the embedding.
+        Whether more than a tenth of each point's neighbors lie far from it in the embedding. Neighbors in maps of
+        halves are weighted by the probability that they are neighbors in another sample.
     is_glued : (n,) bool
         Whether more than 35 % of each point's neighbors in the embedding are far from it in the data.
     tears : (t, 2) int64
@@ -169,10 +170,11 @@ class Disturbed:
 
 
 def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
-    """Return how well the centers of the islands agree between maps of two separate halves of the data.
+    """Return the R^2 of the centers of the islands in maps of two separate halves of the data, the mean over pairs.
 
-    Maps 2 j and 2 j + 1 of `maps` (m, n, p) are such a pair. `islands` (n,) has the number of each point's island, a
-    clump of points in the audited embedding; -1 stands for no island. Returns None for fewer than three islands.
+    The R^2 is the one after a Procrustes alignment, corrected for chance: 0 for random centers, 1 for equal ones. Maps
+    2 j and 2 j + 1 of `maps` (m, n, p) are a pair. `islands` (n,) has the number of each point's island, a clump of
+    points in the audited embedding; -1 stands for no island. Returns None for fewer than three islands.
     """
     count = int(islands.max()) + 1
     if count < MIN_ARRANGED_ISLANDS:
@@ -346,8 +348,9 @@ def _distances_to(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return each point's mean distance (n,) to its `other` points (n, k), and which of these points (n, k) are far.
 
-    `neighbors` (n, k) are the nearest neighbors among `places` (n, p). The unit is the mean distance of a point to its
-    nearest neighbors, in the median over points. Two points are far from each other if their distance exceeds
+    `neighbors` (n, k) are each point's nearest neighbors among `places` (n, p). `other` are neighbors that were found
+    elsewhere, such as in the data if `places` is a map. Each point's mean distance to its `neighbors` is computed, and
+    the median of these is the unit of the first result. Two points are far from each other if their distance exceeds
     `FAR_RATIO_IN_MAP` times the distance of each of the two to its farthest neighbor.
     """
     rows = np.arange(len(places))[:, None]

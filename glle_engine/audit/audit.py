@@ -135,8 +135,9 @@ def is_certain(audit: Audit, pairs: int) -> bool:
 def _preliminary(audit: Audit, facts: Facts) -> Audit:
     """Return a copy of an audit that is marked as preliminary, and whose statement leaves out numbers that may change.
 
-    Its level is "unknown", because more halves may change it. Only for coordinates that are no map of the method, which
-    have no `remains`, the level "no" stays: it was found by the data alone.
+    Its level is "unknown", because more halves may change it. There is one exception: coordinates that are no map of
+    the method are compared with the data alone, which halves do not change, so that their level "no" stays. Such an
+    audit is recognized by its `remains`, which is None.
     """
     level = audit.level if audit.level == "no" and audit.remains is None else "unknown"
     statement = Statement(level, state(replace(facts, is_preliminary=True)).lines)

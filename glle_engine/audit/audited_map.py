@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 R = TypeVar("R")
-# Distinct points, one more than necessary: of fewer than 5 points, a fifth would be less than one neighbor, and t-SNE
-# could not have a perplexity above 1.
+# Smallest number of distinct points. At least 5 are needed, because the audit compares up to a fifth of the points as
+# neighbors, and because the perplexity of t-SNE has to be above 1. The sixth point is a margin.
 MIN_AUDIT_POINTS = 6
 # With fewer points, a note says that more points may show a relation among the features: how often the test finds
 # relations was measured only from this number of points on.
@@ -110,8 +110,8 @@ class AuditedMap:
 
         The result says whether the features are related and whether the rows depend on each other, how well the
         embedding agrees with the data, and which islands (separate clumps of points) it has. If there is an executor,
-        it finds the islands and tests the features, while this thread does the rest. `is_given` says whether the caller
-        gave coordinates and a method, which may not have made them.
+        it finds the islands and tests the features, while this thread does the rest. `is_given` says that the
+        caller gave both coordinates and a method, so that another method may have made the coordinates.
 
         Raises `TooFewPointsError` for fewer than 6 distinct points, and `InvalidParameterError` if all coordinates are
         equal.

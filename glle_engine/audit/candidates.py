@@ -32,7 +32,9 @@ TITLES = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP", "pacmap": "PaCMAP", "g
 """Names of methods in sentences, for methods whose title in the registry is longer."""
 
 _IN_WORDS = {"perplexity": "with perplexity {}", "n_neighbors": "with {} neighbors"}
-_POINTS_PER_NEIGHBOR = 6  # a half of the data then has three points for each neighbor, or unit of perplexity
+# A method is left out if the data have fewer points than this for each of its neighbors, or for each unit of its
+# perplexity. A half of the data then has at least three.
+_POINTS_PER_NEIGHBOR = 6
 
 
 @dataclass(frozen=True, eq=False)

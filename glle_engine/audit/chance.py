@@ -77,17 +77,20 @@ MANY_FEATURES = 200
 # All blocks are cut to one length. At least this share of the blocks must be that long; shorter blocks are left out.
 MIN_SHARE_OF_LONG_BLOCKS = 0.5
 MAX_KEPT_P_VALUES = 8  # a process keeps this many p-values of the test for further maps of the same data
-# At least this many blocks are permuted. If together they have more rows than allowed, each block is cut shorter.
+# At least this many blocks are permuted. If together they have more rows than the limits above (`MAX_ROWS`,
+# `MAX_ROWS_OF_MANY_FEATURES`), each block is cut shorter.
 MIN_EXCHANGED_BLOCKS = 8
 MAX_ROUNDING_ERROR = 1e-9  # smaller differences count as rounding errors
 MIN_LANCZOS_ROWS = 50  # all eigenvalues of a matrix with fewer rows are computed
-# For the comparison of neighborhoods.
+# The constants down to MAX_FALSE_DISCOVERY_RATE are for the test whether a map keeps more of the data's neighbors than
+# maps of permuted data keep of theirs.
 PERMUTED_DATA_SETS = 4  # chance is judged by the maps of this many permuted data sets
 # Permuted data sets have at most this many points. Their neighbor graphs have no structure and are costly to factorize:
 # for LLE, larger ones would take longer than the map itself.
 BLOCK_POINTS = 1000
 MAX_FALSE_DISCOVERY_RATE = 0.1  # accepted share of false discoveries among the points beyond chance
-DISTINCT_COLUMNS = 3  # if all values of one of this many first columns differ, no row repeats another
+# If one of this many first columns has no value twice, no row repeats another, and rows need not be compared.
+DISTINCT_COLUMNS = 3
 MIN_SHARE_OF_COPIES = 0.05  # if a smaller share of the rows are copies, they are kept: so few change no test
 
 
@@ -97,9 +100,9 @@ _ANSWERS: dict[tuple[Any, ...], float | None] = {}  # p-values by seed and diges
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
     """Return a mask (n,) of the rows of data (n, d) that repeat an earlier row.
 
-    Copies would look like relations among the features. The mask is empty if less than 5 % of the rows are copies, or
-    if chance explains the copies, as in columns of few distinct values: then more than half as many are left after each
-    column has been permuted by itself.
+    Such copies would look like relations among the features. No row is marked if less than 5 % of the rows are copies,
+    or if chance explains the copies, as in columns of few distinct values. To test this, each column is permuted by
+    itself: chance explains the copies if the permuted data have more than half as many.
     """
     rng = generator(seed, data.size)
     copies = _repeats(data)

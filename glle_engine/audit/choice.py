@@ -40,8 +40,8 @@ QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
 LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however uncertain the difference
-# No map is named for its neighbors if the best one keeps a smaller share of them. The share is corrected for chance:
-# random positions keep 0, and a map with all neighbors of the data keeps 1.
+# If the best map keeps less than this share of the data's neighbors, no map is named for the question of neighbors.
+# The share is corrected for chance: random positions keep 0, and a map with all neighbors of the data keeps 1.
 MIN_KEPT_BEYOND_CHANCE = 0.05
 MIN_LAYOUT_CORRELATION = 0.3  # no map is named for its layout if the best mean rank correlation is lower
 MIN_TRUSTED_ISLANDS = 3  # no map is named for groups unless at least one map has this many trusted islands
@@ -50,8 +50,8 @@ MIN_TRUSTED_ISLANDS = 3  # no map is named for groups unless at least one map ha
 BEHIND = 0.05
 # If several maps are as good as the best one, the first of these methods among them is named, or else the best map.
 PREFERRED_METHODS = ("pca", "t-sne")
-# The sentence for what to do before reading any map, which is shown if the audits of all maps ask for the same. Maps of
-# level "no" do not count.
+# What a user can have to do before reading any map (`Statement.asks` of an audit), with the sentence that says so. The
+# sentence is shown if all audits ask for the same thing; audits of level "no" (do not rely on the map) do not count.
 FIRST: dict[Asks, Text] = {
     "standardize": Text("Standardize the features first: one of them decides what these maps show."),
     "blocks": Text(
@@ -59,7 +59,7 @@ FIRST: dict[Asks, Text] = {
         "samples."
     ),
 }
-MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
+MAX_NAMED_MAPS = 3  # beside the map to show, a sentence names at most this many other maps that are as good
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

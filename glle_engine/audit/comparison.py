@@ -152,8 +152,9 @@ class _RunningAudit:
     Attributes
     ----------
     start : callable
-        Called with the candidate and with a function that embeds halves of the data, which the audit calls in place of
-        `resample`. Starts the audit, and returns an iterator that yields an `Audit` after each stage.
+        Called with the candidate and a function that embeds random halves of the data. The audit calls this function
+        where it would otherwise call `glle_engine.reliability.resamples.resample`; the function also adds the maps to
+        `places`. `start` returns an iterator that runs the audit, and yields an `Audit` after each stage.
     places : list of (m, r, p) float64
         For each stage, the positions of the r audited rows in the maps of m halves of the data.
     seconds : float

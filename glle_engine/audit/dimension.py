@@ -35,12 +35,14 @@ DIMENSION_NEIGHBORS = 10
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return the number of coordinates that maps of two halves of the data share, and the hidden dimension or None.
+    """Return how many coordinates maps of two halves of the data share, and the hidden dimension of the data or None.
 
-    `wider` makes maps with one coordinate more than the audited map, of halves of at most 2,000 of the `rows`. If these
-    maps share more coordinates than the audited map has, and the points fill the additional one, the hidden dimension
-    is the number of shared coordinates. On a sheet, the additional coordinate is a function of the others, so the
-    points do not fill it. Both results are None if the halves cannot be embedded with an additional coordinate.
+    `wider` makes maps with one coordinate more than the audited map, of halves of at most 2,000 of the `rows`. The maps
+    share a coordinate if they agree in it, up to a linear transformation (`shared_coordinates`).
+
+    The data have a hidden dimension if the maps share more coordinates than the audited map has, and if the additional
+    coordinate is not a function of the others, as it is for points on a curved sheet. The hidden dimension is then the
+    number of shared coordinates. Both results are None if the halves cannot be embedded with an additional coordinate.
     """
     if (n := wider.shape[0]) > MAX_HALVED_POINTS:
         rng = generator(seed, n)

@@ -143,7 +143,7 @@ def groups_apart(
 def compare_groups(
     names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
 ) -> Groups:
-    """In maps of m halves of the data, count how often labeled groups are apart, and how often points are in theirs.
+    """Return how often groups are apart, and points are within their own group, in the maps of m halves of the data.
 
     For each pair of groups, the result has the share of the maps in which the two are apart. For each point, it has the
     share of the maps in which most of the point's neighbors have its own label. `classes` (n,) has the index of each

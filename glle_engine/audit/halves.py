@@ -2,7 +2,7 @@
 
 If there are more than 5,000 points, only a random sample of 4,000 of them is halved, and neighbors are searched only
 among this sample. The other points are placed in each map by their LLE weights on points of the sample, or by an affine
-map if the method is linear, and these positions decide their scores.
+map if the method is linear. The audit scores each of these points by the positions where it was placed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 # To compare islands and groups, a point outside a half is placed by this many neighbors in the half (`island_places`).
 PLACING_NEIGHBORS = 5
-_SEARCH_FACTOR = 4  # the common search finds this multiple of `PLACING_NEIGHBORS`, so that usually enough are in a half
+# One search serves all halves. It finds this multiple of `PLACING_NEIGHBORS` for each point, of which about half are in
+# a random half, so that they are usually enough.
+_SEARCH_FACTOR = 4
 _PLACED_POINTS = 1 << 16  # one thread finds the weights of this many points at a time
 MIN_PAIRS = 2  # pairs of halves that an audit needs
 
@@ -124,7 +126,9 @@ class Halves:
             self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=embed_executor,
             on_progress=options.on_progress,
         )  # fmt: skip
-        for future in started:  # computed once: from Python 3.12 on, cached properties have no lock
+        # Wait for these cached properties before several threads read them: since Python 3.12 such properties have no
+        # lock, so that each thread would compute them anew.
+        for future in started:
             future.result()
         self.maps = new_maps if self.maps is None else self.maps + new_maps
         numbers = self.maps.complete_pairs[len(self.half_maps) :]
@@ -137,7 +141,9 @@ class Halves:
         self.half_maps += half_maps
 
     def stacked(self) -> HalfMap:
-        """Return what all maps of halves of the data show, as one `HalfMap`: the first axis of its arrays is the map.
+        """Return the positions, neighbors and islands of all maps of halves of the data, stacked in one `HalfMap`.
+
+        The first axis of each array is the map; maps 2 j and 2 j + 1 are of two halves without a common point.
 
         Raises `InvalidParameterError` if fewer than two pairs of halves could be embedded.
         """
@@ -181,15 +187,15 @@ class Halves:
 
     @property
     def _answered_islands(self) -> NDArray[np.int64]:
-        """Number of the island of each point that counts for the audit's answers (`answered`); -1 for no island."""
+        """Number of the island of each of the points `answered`, which decide the audit's answers; -1 for no island."""
         return self.audited.facts.islands.of_points[self.answered]
 
     @property
     def _places_islands(self) -> bool:
-        """Whether points outside a half get second positions by fewer neighbors, to compare islands or groups.
+        """Whether points outside a half are placed a second time, by 5 instead of 10 neighbors in the half.
 
-        `island_places` computes these positions. They are not needed for a linear method, or if there is nothing to
-        compare: one island and no labels.
+        These positions are for the comparison of islands and groups (`island_places`). They are not needed for a linear
+        method, or if there is nothing to compare: one island and no labels.
         """
         has_several = self.audited.facts.islands.of_points.max() > 0
         return bool(not self.audited.source.is_linear and (has_several or self.audited.groups is not None))
@@ -198,8 +204,9 @@ class Halves:
     def _candidates(self) -> NDArray[np.int32]:
         """For each of the m points in `answered`, the w nearest rows (m, w) among those from which halves are drawn.
 
-        `answered` are the points from which the audit's answers are computed. One search serves all halves: neighbors
-        in a half are taken from these rows.
+        `answered` are the points from which the audit's answers are computed. One search serves all halves: a point's 5
+        neighbors in a half are taken from these rows. w is 20, so that 5 of them are usually in a random half; if not,
+        the half is searched again.
         """
         points, rows = np.ascontiguousarray(self.audited.points), self.audited.rows
         own_row = np.full(len(points), -1)

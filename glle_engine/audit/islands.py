@@ -6,8 +6,9 @@ columns, or among the first 10 or 3 principal components. A linear method never 
 so the islands of a map that it made count as isolated in the data; those of coordinates that the caller passes do not.
 A single island is separate from nothing, and is never trusted.
 
-HDBSCAN finds the clusters (`glle_engine.audit.hdbscan`). A first pass looks for clusters of 8 points and 2 % of all
-points; a second pass looks for smaller clumps within these, of at least 8 points.
+HDBSCAN finds the clusters (`glle_engine.audit.hdbscan`). A first pass looks for clusters that have at least 8
+points, and also at least 2 % of all points. A second pass looks inside each of these clusters for smaller clumps, of at
+least 8 points.
 
 A cluster is not yet an island: HDBSCAN cuts even a uniform disc, and random points on a curve have gaps. A gap is more
 than chance if points of a distribution without the gap would hardly leave it open. Random points of density

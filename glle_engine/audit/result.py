@@ -174,7 +174,10 @@ class Audit(PointResult):
 
     @property
     def is_torn(self) -> NDArray[np.bool_]:
-        """Whether the map tears each point (n,) off its neighbors in other samples: more than a tenth lie far away."""
+        """Mask (n,) of the points that the map tears off: more than a tenth of a point's neighbors lie far away in it.
+
+        The neighbors are those in maps of random halves of the data, or in the data themselves for coordinates alone.
+        """
         return self.disturbed.is_torn
 
     @property

@@ -49,7 +49,8 @@ QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}
 # Methods for which the few iterations of `QUICK` are enough for permuted data, too: their maps of such data keep as
 # many neighbors as with the default iterations. This does not hold for UMAP.
 QUICK_NULLS = ("t-sne",)
-# Methods of a library that may run in several threads at once: openTSNE computes in one thread, and lets others run.
+# Methods of other libraries whose maps may be computed in several threads at the same time. t-SNE is one, because
+# openTSNE starts no threads itself, and other Python threads can run while it computes.
 PARALLEL_METHODS = ("t-sne",)
 MAX_DENSE_BYTES = 2**31  # sparse data are refused if they need more bytes as dense rows
 
@@ -145,7 +146,9 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
 
 
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
-    """Return a `Source` that embeds data as the posterior of data `X` does in its reference embedding.
+    """Return a `Source` that embeds other data by the method of a posterior: LLE with the posterior's parameters.
+
+    `X` are the data to which the posterior was fitted.
 
     Raises `InvalidParameterError` if distances are precomputed, and errors as `PosteriorEmbedder.from_posterior` does.
     """
@@ -268,7 +271,10 @@ def quick_spec(method: Method[Any], spec: S) -> S:
 
 
 def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
-    """Check data (n, d), and transform them to points whose Euclidean distances order pairs as the metric of `spec`."""
+    """Check data (n, d), and return points that represent them in a Euclidean space.
+
+    The Euclidean distances between the points put pairs in the same order as the metric of `spec` does in the data.
+    """
     return _points(checked_matrix(X), spec)
 
 
@@ -319,7 +325,10 @@ def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
 
 
 def _require_columns(spec: SpaceSpec) -> None:
-    """Raise `InvalidParameterError` for a matrix of all pairs, which has no columns to permute."""
+    """Raise `InvalidParameterError` if the data are a matrix of distances (or the like) between all pairs of points.
+
+    An audit permutes the columns of features to see what chance would show, and such a matrix has no features.
+    """
     if name := spec.precomputed:
         raise InvalidParameterError(
             "An audit permutes the columns of the data, but a matrix of all pairs "

@@ -251,9 +251,10 @@ def _on_samples(facts: Facts) -> Statement:
 
 
 def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
-    """Yield (name, (is_trusted, phrase)) for each thing that a reader could take from the map.
+    """Yield (name, (is_trusted, phrase)) for islands, their arrangement and shape, the layout, and the neighbors.
 
-    The name is an entry of `Statement.trusted` or `distrusted`, and the phrase names the thing in the verdict.
+    Only what the map has is yielded. The name, such as "islands", is an entry of `Statement.trusted` or `distrusted`.
+    The phrase, such as "all 3 islands", is what the verdict writes after "Trust" or "Do not read".
     """
     assert facts.remains is not None
     islands, arrangement, shape = facts.islands, facts.arrangement, facts.shape
@@ -284,7 +285,10 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
 
 
 def _neighbors(facts: Facts) -> tuple[bool, str]:
-    """Return whether to trust the neighbors in the map, and the phrase of the verdict, with the reason if not."""
+    """Return whether the neighbors in the map can be trusted, and the phrase of the verdict about them.
+
+    If they cannot, the phrase ends with the reason in brackets, as far as the audit knows it.
+    """
     near, text = facts.neighborhoods, "single neighbors"
     if near is None:
         return False, text
@@ -373,7 +377,7 @@ def _reasons(facts: Facts) -> list[str]:
 
 
 def _expected(facts: Facts, expect: str = "we expect") -> str:
-    """Return a clause that says what share of the map a new sample would reproduce."""
+    """Return a clause that says what share of the map a new sample would reproduce; it begins with `expect`."""
     size = "half this size" if facts.half is None else f"of {facts.half:,} points"
     return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 

@@ -98,8 +98,8 @@ class Parameter:
     def check(self, name: str, value: object) -> Any:
         """Return the value as a Python type, or raise `InvalidParameterError` if it is outside the domain.
 
-        If the parameter has a `fixed` number, None and "auto" become this number. Otherwise, None becomes "auto" if
-        "auto" is one of the words and None is not allowed.
+        If "auto" stands for one number, whatever the data are (`fixed`), "auto" and None become this number.
+        For other parameters, None stays None if it is allowed (`optional`), and else becomes "auto" if that is allowed.
         """
         if self.fixed is not None and (value is None or (isinstance(value, str) and value == "auto")):
             return self.fixed
@@ -180,8 +180,8 @@ def integer(
     """Declare a field of a specification that is an integer; if its default is None, the value may be None, too.
 
     `words` are texts that are allowed in place of an integer, and `bounds` are `minimum` and `maximum`. `counts` says
-    that the integer is a number of points; if its default is an integer, "auto" then stands for the default, unless
-    "auto" is one of the `words`.
+    that the integer is a number of points. If its default is an integer, the field then also accepts "auto", which
+    is replaced by the default. If "auto" is one of the `words`, it is not replaced: the method chooses the number.
     """
     fixed = default if counts and isinstance(default, int) and "auto" not in words else None
     domain: dict[str, Any] = {"words": words, "optional": default is None, "counts": counts, "fixed": fixed, **bounds}
@@ -351,7 +351,11 @@ def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _keywords_of(source: Any) -> Iterator[Argument]:
-    """Yield the keyword-only parameters that one argument of `with_keywords` supplies."""
+    """Yield keyword-only parameters from one of the sources that `with_keywords` takes.
+
+    They are the fields of a dataclass, the keys of a TypedDict, the items of a list, or the keyword-only parameters of
+    a function. `Any` has none.
+    """
     if source is Any:
         return
     if isinstance(source, list):

@@ -71,9 +71,11 @@ class Way(NamedTuple):
 class Text(str):
     """String made of plain parts and placeholders (`Way`); as a str, it shows each placeholder as Python code.
 
-    The parts may be f-strings with a `Way` in them, such as ``f"Raise {Way('n_neighbors')}."``. Errors, problems and
-    notes convert such an f-string to a `Text`. If you put a `Text` into an f-string or ``str.join``, the result is a
-    plain str without the parts; join texts by ``+``, `joined` or `Text` instead.
+    A placeholder stands for an option, an API call or a feature, which Python, the command line and HTTP write in
+    different ways. The parts may be f-strings with a `Way` in them, such as ``f"Raise {Way('n_neighbors')}."``. Such an
+    f-string contains the `Way` between two special characters, by which errors, problems and notes find it when they
+    convert the f-string to a `Text`. If you put a `Text` into an f-string or ``str.join``, the result is a plain str
+    without the parts; join texts by ``+``, `joined` or `Text` instead.
     """
 
     __slots__ = ("parts",)

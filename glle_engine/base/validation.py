@@ -139,7 +139,11 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
 
 
 def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
-    """Return the error for a point whose neighbors are so close that the squares of their distances underflow."""
+    """Return the error for a point whose neighbors are so close that the squares of their distances underflow.
+
+    `point` is the point's row number, and `apart` its distance to these neighbors, relative to the largest coordinate
+    of the data; both are for the message.
+    """
     return OutOfRangeError(
         f"The distances from point {point} (counted from 0) to its neighbors are at most {apart:.3g} times the largest "
         "coordinate of the data: the squares of such distances leave the range of floating-point numbers.",

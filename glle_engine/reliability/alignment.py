@@ -194,7 +194,8 @@ def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the half-axes (n, p, p) of the ellipsoids of covariances (n, p, p): vectors in rows, the longest first.
 
-    A direction without variance gets a tiny half-axis, so that distances in its units are finite.
+    A direction without variance gets a tiny half-axis instead of 0, because `_distances` divides by the half-axes. Only
+    a point without any variance has half-axes of 0.
     """
     values, vectors = dense.eigh(covariance)
     values = np.maximum(values, MIN_EIGENVALUE_RATIO * values[:, -1:])

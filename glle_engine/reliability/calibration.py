@@ -241,9 +241,10 @@ def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
 
 
 def _slope(trace: Sequence[tuple[float, float]]) -> float:
-    """Return d log ratio / d log scale from pairs (scale, ratio): the last pair, and the pair whose scale is nearest.
+    """Return d log ratio / d log scale between the last pair and the earlier pair whose scale is nearest to its scale.
 
-    0 if the two scales are equal.
+    The pairs are (scale, ratio), where the ratio is the median spread of draws at this scale, divided by the median
+    spread of half-samples. Returns 0 if the two scales are equal.
     """
     (last, ratio), others = trace[-1], trace[:-1]
     near, other = min(others, key=lambda pair: abs(dense.log(pair[0] / last)))

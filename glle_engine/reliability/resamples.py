@@ -9,7 +9,8 @@ jackknife: Shao and Wu, "A general theory for jackknife variance estimation", An
 follows this theory. No theory covers LLE, whose neighborhoods are seldom the same in two halves. Over 18 distributions
 the standard deviation over halves was .99 of the true standard deviation (docs/explanation/believe.md).
 
-Here, the method of a posterior or a function embeds the halves; in `glle_engine.reliability.refits`, any other method.
+In this module, halves are embedded by a posterior's own method, or by a function that the caller passes. The module
+`glle_engine.reliability.refits` embeds them by any other method.
 """
 
 from __future__ import annotations
@@ -88,8 +89,10 @@ class Sample:
     Attributes
     ----------
     stream : Stream
+        The numbered sequence of random halves to which this half belongs: there is one for calibration and one for
+        audits.
     number : int
-        Number of the resample in its stream.
+        Number of this half in the sequence, counted from 0.
     chosen, others : (m,), (n - m,) int
         Row numbers of the points to embed, and of the points to place afterwards; both ascending.
 
@@ -348,7 +351,7 @@ class PosteriorEmbedder(Embedder):
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self) -> None:
-        """Raise `InvalidParameterError` if half of the points cannot be embedded."""
+        """Raise `InvalidParameterError` if the parameters do not allow halves, or a half would have too few points."""
         if obstacle := resampling_obstacle(self.spec, len(self.points)):
             raise obstacle
 
@@ -366,8 +369,9 @@ class PosteriorEmbedder(Embedder):
     def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
         """Return each point's k nearest points (n, k) in a random half, as indices into `chosen`, the half's rows.
 
-        They are taken from the search among all points (`_near`). The result is None if this is not possible, because
-        the search is approximate, the noise is not isotropic, the data are not dense points, or the half is small.
+        They are picked from the 3 k neighbors among all points, which are already known (`_near`). The result is None
+        if the half has to be searched anew: because the search is approximate, because tangent noise (`FitSpec.noise`)
+        needs more neighbors than k, because the data are not dense points, or because the half is small.
         """
         is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
         if not (is_usual and isinstance(self.points, np.ndarray) and _SEARCH_FACTOR * len(chosen) >= self.shape[0]):

@@ -58,12 +58,14 @@ SET_DROP = 0.12  # the overlap falls by at least this much from k to k + 1
 # is at most MAX_CUT_CONTACT_RATIO times the share that would touch the other part if the island itself were cut in two.
 MAX_ISLAND_CONTACT = 0.02
 MAX_CUT_CONTACT_RATIO = 0.1
-# If the other island has the larger reach, that reach counts, but at most this multiple of the own island's reach.
+# How near a point of another island must be to touch it: within the larger of the two islands' reaches (typical
+# distances of near points within an island), but at most this multiple of the reach of the point's own island.
 MAX_REACH_RATIO = 1.5
-# Of 20 curves with n random points each, one has a gap of log n plus this many mean distances between its points.
+# With a probability of 5 % (exp(-3)), n random points on a curve leave a gap that is longer than log n + CHANCE_GAP
+# times the mean distance of successive points.
 CHANCE_GAP = 3.0
-# Points that are farther from every cluster than this multiple of the reach of all points together form a clump of
-# their own. A clump of fewer than 8 points belongs to no island.
+# A point starts a new clump if it is farther from all clusters than this multiple of the reach, a typical distance of
+# near points, here measured among all points that are clustered. A clump that does not grow to 8 points is no island.
 FAR_CLUMP_REACHES = 7.0
 SMALL_ISLAND_SHARE = 0.02  # islands with a smaller share of the points have to be isolated in the data, too
 # Share of a labeled group's points that may touch another group. It is larger than MAX_ISLAND_CONTACT, because some
@@ -87,8 +89,8 @@ MAX_GLUED_SHARE = 0.35
 # with more of them, the map as a whole is at fault, and no single place.
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5
 SMALL_TEAR_SHARE = 0.02  # a tear is small if one of its sides has less than this share of the points
-# Two maps by the same method, of random halves of the data, have a share of their neighbors in common. Coordinates do
-# not come from the method if the share that they have in common with its maps is smaller by at least FOREIGN_GAP, and
-# also less than FOREIGN times as large, where both shares are counted beyond chance.
+# Coordinates are compared with the method's maps of random halves of the data. They do not come from the method if they
+# share fewer neighbors with these maps than the maps share with each other: at least FOREIGN_GAP less, and less than
+# FOREIGN times as much. For the second condition, the share of chance is subtracted from both shares.
 FOREIGN = 0.5
 FOREIGN_GAP = 0.1

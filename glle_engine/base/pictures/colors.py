@@ -23,7 +23,8 @@ CLASSES = (
 SEQUENCE = "viridis"
 MISSING, MISSING_NAME = "#c8c8c8", "no value"  # color and name of points without a label
 MAX_CLASS_COLORS = 20
-MAX_SHOWN_NAMES = 24  # beside the color scale of more classes than colors, at most this many names are written
+# If there are more classes than colors, they are drawn on a color scale, beside which at most this many names fit.
+MAX_SHOWN_NAMES = 24
 _MAX_LEGEND_LETTERS = 30  # a longer name is cut in a legend
 
 
@@ -36,7 +37,7 @@ class PointColors:
     # Names of the classes, if there are at most `MAX_CLASS_COLORS`, so that each has its own color; else empty.
     classes: tuple[str, ...] = ()
     is_time: bool = False  # numbers are days since 1970
-    # Names of all classes if there are more, so that they are drawn on a color scale; `classes` is then empty.
+    # Names of all classes if there are more than `MAX_CLASS_COLORS`, so that they need a color scale; else empty.
     names: tuple[str, ...] = ()
 
     @classmethod

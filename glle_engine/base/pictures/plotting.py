@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _OPACITY_RANGE = 0.12, 1.0  # opacities of the least certain and of the most certain point
 _SIZE_RANGE = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
 _MIN_REGIONS, _MAX_REGIONS = 3, 8  # an ellipse is drawn around this many points, fewer if the ellipses are large
-_PANEL_INCHES = 3.2  # width of a panel in which points have the usual area
+# Reference width of a panel, for which the area of points was chosen: in wider panels, points are larger in proportion.
+_PANEL_INCHES = 3.2
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
 _TITLE_MARGIN_INCHES = 0.7  # a title leaves this much room, so that it stays apart from the title of the next panel
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels of less than 4 inches have smaller letters: 21 per inch
@@ -222,7 +223,7 @@ def plot(
             # Only the constrained layout makes room for a legend outside of the axes.
             has_room = engine is not None and engine.adjust_compatible is False
             place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
-            # A color scale already takes the room on the right of the axes.
+            # Otherwise there is a color scale to the right of the axes, and the legend goes into the axes.
             place = place if panel.colors.classes or has_names else {"loc": "upper right"}
             handles = panel.colors.handles() if panel.colors.classes else panel.colors.handles()[-1:]
             ax.legend(handles=handles, title=shorten([panel.colors.title])[0], fontsize=8, **place)
