@@ -281,7 +281,8 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     progress
         Whether to show the progress of jobs on stderr. None: in terminals and notebooks. Or an instance of `Bars`.
     retries
-        How long to repeat calls that got no answer, or the status 429, 502, 503 or 504.
+        A `glle.Retries`, which says for how many seconds and after which pauses a call is repeated that got no answer,
+        or the status 429, 502, 503 or 504. By default, calls are repeated for up to 120 seconds.
     timeout
         Seconds to wait for the next bytes of a response.
     transport

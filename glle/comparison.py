@@ -281,8 +281,8 @@ def compare(
 class _Making:
     """A comparison to which maps are added one after the other; each map gets the scores that `names` lists.
 
-    `notes` has, by code, the notes of maps that hold for the whole comparison: only the one on features with unequal
-    scales. The finished comparison shows it once.
+    `notes` (code: note) collects notes that hold for all maps, so that the finished comparison shows each once. At
+    present there is one such note, on features with unequal scales.
     """
 
     comparison: Comparison
@@ -351,7 +351,7 @@ def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Inputs of scores beside the embedding: data X (n, d), labels, true coordinates, and the number of neighbors."""
+    """What scores need in addition to the embedding: data X (n, d), labels, true coordinates, number of neighbors."""
 
     X: Any
     labels: Any

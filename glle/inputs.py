@@ -180,7 +180,11 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
 
 
 def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:
-    """Return the upload of an AnnData as an npz file of points, names of variables, ids, labels and colors."""
+    """Return the upload of an AnnData as an npz file of points, names of variables, ids, labels and colors.
+
+    The points are `data.obsm[obsm]`, or `data.X` if `obsm` is None. Labels and colors are the columns of `data.obs`
+    that `query` names, or arrays that the user gave (`values`).
+    """
     cells = cells_of(data, ColumnRoles.from_options(query), obsm)
     members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
     members |= given_arrays(values, len(cells.ids), data.obs_names)

@@ -590,9 +590,10 @@ embed.__doc__ = f"{str(embed.__doc__).rstrip()}\n\n{indent(describe_keywords(), 
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's keyword-only parameters, without those that `with_keywords` added for methods.
+    """Return the names of a function's own keyword-only parameters.
 
-    In the signature, the parameters of methods have the default `OF_METHOD`.
+    Left out are parameters of embedding methods, such as `perplexity`, which `with_keywords` added to the signature:
+    they have the default `OF_METHOD`.
     """
     shown = signature(function).parameters.items()
     return [name for name, each in shown if each.kind is Parameter.KEYWORD_ONLY and each.default is not OF_METHOD]

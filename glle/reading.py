@@ -87,11 +87,11 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any, name: str) -> Any:
-        """Return `values`, one for each row of the data, without the values of rows that were dropped.
+        """Return one of `values` for each row that was kept; rows with missing values may have been dropped.
 
-        A `Series` of pandas is first put in the order of the frame's index. Nothing is left out of values of
-        another length, such as one value for each row that was kept. Messages call the values `name`, such as "the
-        labels".
+        If there is a value for each row of the original data, the values of dropped rows are left out. Otherwise all
+        values are returned, because there may already be one for each kept row. A `Series` of pandas is first put in
+        the order of the frame's index. Messages call the values `name`, such as "the labels".
         """
         if values is None or not hasattr(values, "__len__"):
             return values
@@ -166,7 +166,8 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
 def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
     """Return the labels or colors of the points from a `vector` of values that the user gave instead of a column.
 
-    Raises `InvalidShapeError` unless there is one value for each point, or for each row of the data.
+    Raises `InvalidShapeError` unless there is one value for each row of the data, or for each row that was kept (rows
+    with missing values may have been dropped).
     """
     column, count = points.rows(vector, f"the {name}"), np.shape(points.X)[0]
     if name == "colors":
@@ -272,7 +273,11 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
 
 
 def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new: bool) -> DataPoints:
-    """Return the points of an AnnData, with labels and colors from columns of its `obs`."""
+    """Return the points of an AnnData: `data.obsm[obsm]`, or `data.X` if `obsm` is None.
+
+    Labels and colors are the columns of `data.obs` that `roles` names. `are_new` says that a fitted map will place the
+    points, as in `_table_points`.
+    """
     cells = cells_of(data, roles, obsm)
     points = replace(
         _array_points(cells.values, roles.missing, are_new=are_new), names=cells.names, index=data.obs_names

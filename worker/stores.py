@@ -31,7 +31,9 @@ from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
-WRITE_SECONDS = 20.0  # socket timeout of a worker's client of the cache: longer, because one call may write many draws
+# Socket timeout of a worker's client of the cache. It is longer than that of an API process (`SOCKET_TIMEOUT_SECONDS`),
+# because one call may write many draws.
+WRITE_SECONDS = 20.0
 # A worker repeats a failed request to the object store this often, because what it writes took long to compute.
 PATIENT_RETRIES = 30
 

@@ -55,7 +55,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(extensions: Iterable[Callable[[Commands], None]]) -> tuple[argparse.ArgumentParser, Commands]:
-    """Return the parser of the `glle` command, and the action whose `choices` map a command's name to its parser."""
+    """Return the parser of the `glle` command, and argparse's object to which commands are added.
+
+    The `choices` of this object map the name of each command to its parser. Each of `extensions` is a function that
+    adds the commands of another installed package.
+    """
     parser: argparse.ArgumentParser = _Parser(
         prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
     )

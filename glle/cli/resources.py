@@ -51,10 +51,10 @@ def add(commands: Commands) -> None:
 
 
 def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
-    """Add the command `name`; return argparse's action to which the caller adds its subcommands, such as `list`.
+    """Add the command `name`, without subcommands; return argparse's object to which the caller adds all of them.
 
-    `list` prints a table; `row` maps the JSON of one data set or job to the cells of its row, by the name of the
-    column.
+    One of them is `list`, which prints a table. `row` maps the JSON of one data set or job to its row of this table, as
+    a dictionary from names of columns to cells.
     """
     group = commands.add_parser(name, help=text)
     group.set_defaults(resource=name, row=row)

@@ -65,14 +65,16 @@ class BaseEmbedding(Result):
 
         PCA, PPCA, factor analysis and NPE have `mean` (d,) and `components` (p, d): they place a point x at
         `components @ (x - mean)`.
-        Kernel PCA has `kernel_means` (n,), the means of the columns of the kernel matrix.
+        Kernel PCA has `kernel_means` (n,), the means of the columns of the kernel matrix of the training points: they
+        are subtracted from the kernel values of a new point and the training points. The data and the embedding
+        determine the rest of this function.
         """
         reply = await self._session.fetch(Call.npz(path_of("embeddings", self.id, "arrays")), timeout)
         return {name: array for name, array in reply.body.items() if name != "embedding"}
 
 
 class Embedding(BaseEmbedding, Blocking):
-    """An embedding that the service stores, as a `Client` returns it: its methods block."""
+    """An embedding that the service stores, as a `Client` returns it: its methods wait for the service's reply."""
 
 
 class AsyncEmbedding(BaseEmbedding, Async):
@@ -281,11 +283,11 @@ class MethodOperations(Generic[EmbeddingT]):
         return result_of(data, result)
 
     async def _labeled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
-        """Return the data set of `data`, and the id of the data set with the labels to use; upload what is not stored.
+        """Return the data set to embed, and the id of the data set that has the labels; upload what is not stored.
 
-        If `data` is the id of a data set, this id is returned in place of the data set. If `labels` is None, or names a
-        column of data to upload, the labels are those of the data set itself, and both values are for the same data
-        set. The second value is None if there are no labels.
+        If `data` is an id, the first value is this id. The second value is None if there are no labels. If `labels` is
+        None, or names a column of data to upload, the labels are stored with the points, and the second value is the id
+        of the same data set.
         """
         if not is_stored(data, options) and names_column(labels):
             options, labels = {**options, "labels": labels}, None

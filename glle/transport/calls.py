@@ -177,7 +177,10 @@ class Reply(NamedTuple):
     body: Any
 
     def json(self) -> Any:
-        """Return the value of a JSON body; objects become `Members`, whose messages spell options for Python."""
+        """Return the value of a JSON body, with objects as `Members` (dictionaries whose members are also attributes).
+
+        Messages of the service name options as Python does, such as `n_neighbors=10`.
+        """
         return json.loads(self.body, object_hook=_members)
 
 

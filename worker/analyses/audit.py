@@ -66,7 +66,9 @@ class AuditSpec(AnalysisSpec):
     standardize: Standardize | None = None
     metric: Metric | None = None
     labels: str | None = None  # id of the data set with the groups of the points
-    blocks: str | None = None  # name of a column of the data, or id of a data set, with the block of each point
+    # Name of a column of the data, or id of a data set, that says which points depend on each other: equal values mark
+    # points of one block, such as all samples of one subject.
+    blocks: str | None = None
     score_neighbors: int = 15
     seed: int = 0
 

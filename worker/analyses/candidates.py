@@ -41,7 +41,10 @@ log = logging.getLogger(__name__)
 
 
 class Request(Protocol):
-    """What `CandidateMaps` uses of a comparison (`worker.analyses.comparison.ComparisonSpec`)."""
+    """Protocol of the comparison that `CandidateMaps` works on: the maps to compare, and how to score and store them.
+
+    `worker.analyses.comparison.ComparisonSpec` implements it.
+    """
 
     @property
     def dataset(self) -> str:

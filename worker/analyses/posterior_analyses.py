@@ -138,7 +138,11 @@ class TransformSpec(SampleSpec):
         return max(1, self.n_draws)
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return positions (m, p) and distances (m,) of new points; with draws, also their means and covariances."""
+        """Return the positions (m, p) of new points, and the distance (m,) of each to its nearest training point.
+
+        If draws are requested, also return the mean (m, p) and the covariance (m, p, p) of each new point's position
+        over the draws.
+        """
         posterior = context.posterior
         new = np.asarray(context.values(self.dataset, context.dataset), np.float64)
         extension = _extend(posterior, context.training(), new, context.on_progress)

@@ -105,7 +105,11 @@ class StoredResamples:
 
 
 def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResamples:
-    """Return access to the resamples of a posterior: random halves of its data, embedded as in its fit."""
+    """Return an object that reads the stored resamples of a posterior, and computes and stores missing ones.
+
+    A resample is a random half of the posterior's data, embedded as in its fit. `stream` and `seed` determine the
+    sequence of random halves.
+    """
     return StoredResamples((posterior,), stream, seed, lambda context: context.embedder, strict=True)
 
 

@@ -103,8 +103,9 @@ def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[C
     Yields
     ------
     callable
-        Returns whether `max_bytes` is in force, as a limit below that of `limit_work`. It is no longer in force when
-        another process has raised the limit of this process by `raise_limit`.
+        Returns whether `max_bytes` is the limit now, so that work which runs out of memory may succeed without it.
+        False if the limit of `limit_work` is not higher, and after another process has raised the limit by
+        `raise_limit`.
 
     """
     limit = _WorkLimit.bytes if max_bytes is None else min(_WorkLimit.bytes, max_bytes)

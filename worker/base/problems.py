@@ -239,8 +239,9 @@ def internal_error(error: Exception) -> Problem:
 def shorten(sentences: str) -> Text:
     """Cut a text after about `MAX_TEXT_CHARACTERS` characters, and append the number of characters that are missing.
 
-    Plain text is cut anywhere, and a list of column names between two names. All other placeholders for options and
-    calls (`Way`) are kept whole or left out.
+    Plain text may be cut anywhere. A text may also contain placeholders (`Way`) for options and API calls. The
+    placeholder of an option with a list of column names is cut between two names; each other placeholder is kept whole
+    or left out.
     """
     text = Text(sentences)
     if len(text) <= MAX_TEXT_CHARACTERS:
@@ -260,10 +261,11 @@ def shorten(sentences: str) -> Text:
 
 
 def in_http(name: str, text: str) -> dict[str, Any]:
-    """Return a text as two members of a JSON object.
+    """Return a text, which may mention options and API calls, as two members of a JSON object.
 
-    Member `name` is the text with its options and calls in HTTP syntax. Member ``<name>_parts`` has the text in parts,
-    from which a client writes options and calls in the syntax of its language.
+    Member `name` is the text with options and calls as in an HTTP request, such as ``?missing=drop``. Member
+    ``<name>_parts`` is the text in parts: plain text, and the options and calls, which a client writes as in its own
+    language, such as ``missing="drop"``.
     """
     return {name: written(text, as_request), f"{name}_parts": to_json(text)}
 

@@ -31,7 +31,8 @@ _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
 AWAY_SECONDS = 0.5  # calls fail at once for this long after a call without an answer
-# True during a call. To connect, redis-py makes a nested call, which belongs to the outer call and is not watched.
+# True during a call. To connect, redis-py makes another call within this call. The circuit breaker leaves the inner
+# call to the outer one, whose failure or success opens or closes the circuit.
 _IS_CALLING = ContextVar("is_calling", default=False)
 
 A = TypeVar("A")
@@ -79,8 +80,9 @@ class RetryPolicy(Retry):
     ) -> T:
         """Call `do` until it succeeds or the time limit is over, and return the result of `do`.
 
-        After each failure, `fail` is called, which closes the connection. Permanent errors are raised at once, and the
-        last error after the time limit.
+        After each failure, `fail` is called with the error, to close the connection; with `with_failure_count`, also
+        with the number of failures. An error that `is_retried` or `is_retryable` rejects is raised at once. When the
+        time limit is over, the last error is raised.
         """
         until, failures = time.monotonic() + self._seconds, 0
         while True:

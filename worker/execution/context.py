@@ -42,13 +42,13 @@ PROGRESS_SECONDS = 0.25  # pause between two writes of progress; a write also no
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What a task of a job uses; it implements the protocol `worker.analyses.base.AnalysisContext`.
+    """Gives a task the inputs of its job, writes the job's progress, and stores results (`AnalysisContext`).
 
     Parameters
     ----------
     stage_prefix
-        Prefix of the names of stages. With a prefix, only the stage is written to the job's record, and not the number
-        of finished steps.
+        Prefix of the names of stages during preliminary work, such as "calibrating: ". With a prefix, the job's record
+        gets only the name of the stage, and not the number of finished steps, because these are not steps of the job.
     report
         Receives the progress, if the task makes only a part of the job; by default, progress is written to the job's
         record.
@@ -237,7 +237,7 @@ def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgr
         if stage == last_stage and done < total and now - written < PROGRESS_SECONDS:
             return
         written, last_stage = now, stage
-        if stage_prefix:  # steps of this stage are not steps of the job
+        if stage_prefix:  # a preliminary step with a count of its own: leave the job's count of steps as it is
             stores.jobs.stage(job.id, stage_prefix + stage)
         else:
             stores.jobs.progress(job.id, done, total, stage)

@@ -212,7 +212,8 @@ def require_bits(settings: Settings) -> None:
 def require_records(settings: Settings) -> None:
     """Raise `SettingsError` if records in Redis or stored files are lost (`worker.storage.mark`).
 
-    A child process checks this, because the processes of tasks cannot use the object store if their parent has used it.
+    The check runs in a child process: it uses the object store, and the processes of tasks, which are forked later,
+    could not use the store if their parent had used it before.
     """
     guard = partial(process_guard.die_with_parent, signal.SIGKILL, os.getpid())
     with ProcessPoolExecutor(1, get_context("fork"), guard) as pool:

@@ -56,8 +56,8 @@ HUNG_SECONDS = 15.0
 # A sampler reads requests ahead, so that it can compute `LANES` draws of one posterior together: at most this many
 # seconds of work, and this many times `LANES` requests.
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8
-# For this long, a request for a draw that was among those computed last is not computed again. The draw may not be in
-# the cache yet when the request arrives, but it is when the request is answered.
+# The draws that were computed last are not computed again for requests that arrive within this many seconds. If such a
+# draw is still being written to the cache, the request is answered after the draw has been written.
 LATEST_SECONDS = 1.0
 
 SOLVER_FACTOR = 4  # memory of a posterior with its solver, as a multiple of the bytes of the posterior's arrays
@@ -251,10 +251,9 @@ class SamplerLoop:
     def _draw_uncached(self, batch: DrawBatch) -> None:
         """Make the draws of a batch; if making all together fails, make them one by one.
 
-        Draws are computed in groups of `LANES`, one in each SIMD lane. If the batch has fewer draws, the other draws of
-        the posterior with neighboring indices are also computed and cached, because they cost little. Raises
-        MemoryError, and `ProblemError` (``posterior-not-found``, ``posterior-damaged``, ``other-numbers``,
-        ``store-unavailable``).
+        Draws are computed in groups of `LANES`, one in each SIMD lane. Lanes that the batch leaves free are filled with
+        draws of neighboring indices, which cost little and are cached for later requests. Raises MemoryError, and
+        `ProblemError` (``posterior-not-found``, ``posterior-damaged``, ``other-numbers``, ``store-unavailable``).
         """
         posterior = self._posterior(batch.posterior)
         size = group_size(posterior)

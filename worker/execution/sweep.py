@@ -54,7 +54,8 @@ def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]
         ``records-lost``, ``files-lost`` or another code of `RecordsMark.find_loss`; ``store-unavailable``.
 
     """
-    # Files are listed before the records are read, so that each listed file has its record by then.
+    # Files are listed before the records are read: in the other order, a file that is written and recorded in between
+    # would be listed, but its record would be missing.
     times = stores.files.bucket.modification_times(FOLDER)
     stores.mark.require_no_loss()
     named = {path for _, record in _records_with_files(stores) for path in record.files}

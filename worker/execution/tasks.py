@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
 
-AWAY_SECONDS = 300.0  # a task waits at most this long for a Redis server; then RQ repeats the task later
+# For this long after its start, a task itself starts again if a Redis server does not answer; later, RQ repeats it.
+AWAY_SECONDS = 300.0
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts of a task that waits for a Redis server
 BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory limit of a batch task
 
@@ -81,9 +82,10 @@ HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: 
 
 
 def _run(job_id: str, work: Work) -> None:
-    """Run `work` for a job; if a Redis server does not answer, wait, and start `work` again.
+    """Run `work` for a job; if a Redis server does not answer, pause, and start `work` again.
 
-    After a wait of `AWAY_SECONDS`, the error is raised, so that RQ repeats the task later.
+    If a server does not answer later than `AWAY_SECONDS` (or half of the job's time limit, if this is less) after the
+    task began, the error is raised, and RQ repeats the task later.
     """
     stores = process_stores()
     with observe_task(stores, job_id) as telemetry:

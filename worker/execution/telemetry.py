@@ -128,7 +128,10 @@ def stage(name: str) -> Iterator[None]:
 
 
 def record_stages(seconds: Mapping[str, float]) -> None:
-    """Count the seconds of stages, by name, for the task or batch of requests in progress (`observe`), if any."""
+    """Add the seconds of each stage, by its name, to the telemetry of the task or batch of requests in progress.
+
+    The context manager `observe` collects this telemetry; outside of it, nothing is done.
+    """
     if (active := _ACTIVE.get()) is None:
         return
     for name, duration in seconds.items():

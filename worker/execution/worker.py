@@ -87,7 +87,7 @@ def end_stopped(task: RqJob, connection: Redis) -> None:
 
 
 class TaskJob(SafeJob):
-    """An RQ job whose functions are the tasks of a worker (`tasks.HANDLERS`), and no others."""
+    """An RQ job that can only call the functions in `tasks.HANDLERS`, whatever its record in Redis names."""
 
     handlers: ClassVar[Mapping[str, Callable[..., None]]] = tasks.HANDLERS
     stopped_callback = staticmethod(end_stopped)
@@ -116,7 +116,10 @@ class LongTaskLock:
         weakref.finalize(self, os.close, self._file)
 
     def try_acquire(self) -> bool:
-        """Acquire the lock unless the other RQ worker has it; return whether this RQ worker has the lock now."""
+        """Acquire the lock for long tasks, unless the parent's other RQ worker has it; return whether it was acquired.
+
+        If this RQ worker has the lock already, return True.
+        """
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -221,8 +224,9 @@ class TaskWorker(RqWorker):
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Renew the worker's keys in one round trip (RQ: three round trips, each of which waits for the disk).
 
-        RQ calls this before and after each wait for a task; two renewals per heartbeat interval are enough. Each
-        renewal also registers the worker again, because RQ removes a worker that was cut off until its keys expired.
+        RQ calls this before and after each wait for a task; a call without `timeout` does nothing if the last renewal
+        was less than half a heartbeat interval ago. Each renewal also registers the worker again, because RQ removes a
+        worker that was cut off until its keys expired.
         """
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
@@ -245,8 +249,9 @@ class TaskWorker(RqWorker):
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """End the execution of a task; also remove the task from RQ's list of dequeued tasks.
 
-        RQ itself leaves a task in this list if the work-horse was killed before it had removed the task; and if the
-        worker has two queues, but took the task while it waited for one of them only (`dequeue_job_and_maintain_ttl`).
+        A task enters this list when a worker takes it while waiting for one queue only. RQ leaves it there if the
+        process of the task is killed before it removes the task; and always for a worker with two queues, because RQ
+        does not expect that it waits for only one of them, as `dequeue_job_and_maintain_ttl` does.
         """
         super().cleanup_execution(job, pipeline, execution)
         pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
@@ -285,7 +290,10 @@ class TaskWorker(RqWorker):
         exc_string: str = "",
         execution: Execution | None = None,
     ) -> None:
-        """End a failed task, which RQ may repeat; queue it as a batch task if it only needs more time or memory."""
+        """Record that a task has failed, so that RQ repeats the task if it has retries left; RQ calls this.
+
+        An interactive task that only needs more time or memory has not failed: it is queued as a batch task instead.
+        """
         if self._overdue != job.id or self._stopped_job_id == job.id:
             super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
             return

@@ -88,8 +88,8 @@ return redis.call('ZSCORE', KEYS[2], ARGV[1]) and #redis.call('XRANGE', KEYS[1],
 #   1  the consumer group
 #   2  the sampler
 #   3  the maximum number of requests, of all tenants together
-#   4  a number of requests of one tenant that are delivered in its turn, even if the maximum, divided by the number of
-#      tenants, is lower
+#   4  the least number of requests that one tenant may get in its turn: a tenant may get (3), divided by the number of
+#      tenants, or this many if that is more
 # Returns (stream, entries) for each tenant with new requests.
 _TAKE = f"""
 local tenants = redis.call('ZRANGE', KEYS[1], 0, -1)
@@ -311,11 +311,11 @@ class DrawStream:
         return requests
 
     def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
-        """Claim and yield, one by one, the requests that samplers read before they ended, and did not answer.
+        """Claim and yield, one by one, the requests that a sampler has read, but not answered before it ended.
 
-        Requests that were delivered `MAX_DELIVERIES` times are refused instead. The generator claims a request only
-        when the caller has answered the previous one. A request that crashes this sampler therefore does not count as a
-        delivery of the other requests.
+        Each claim counts as a delivery, and a request that was delivered `MAX_DELIVERIES` times is refused instead. A
+        request is claimed only when the caller has answered the previous one: if one request crashes this sampler,
+        the requests after it are not counted as delivered.
 
         Parameters
         ----------

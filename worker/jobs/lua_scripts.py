@@ -73,14 +73,14 @@ local function refusal(tenant, limit, all_limit)
 end
 """
 
-# Removes the record of one ended job, or a tenant's expired and surplus records of ended jobs.
+# Removes the record of a single ended job, whose id is given, or a tenant's expired and surplus records of ended jobs.
 # ARGV:
 #   1  tenant
 #   2  present time, in milliseconds since 1970
 #   3  bytes that the remaining records may have; 0: unlimited
 #   4  maximum number of records to remove
-#   5  id of the one job, or an empty text
-# Returns the number of removed records; 0 if the one job is open.
+#   5  id of the single job whose record is to be removed; an empty text to remove expired and surplus records
+# Returns the number of removed records; with an id, 0 if this job is still open, and otherwise 1.
 REMOVE = f"""
 {_LISTS}
 if ARGV[5] == '' then return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) end
@@ -106,8 +106,8 @@ end
 # ARGV:
 #   1  prefix of the keys of records
 #   2  id of the new job
-#   3  member of the index (`INDEX`)
-#   4  seconds until the claim expires
+#   3  the text that stands for the new job in the sorted set of the tenant's jobs (`INDEX`): time of creation and id
+#   4  seconds until the claim, by which equal requests find this job, expires
 #   5  statuses in which a job can be shared, with commas between and around
 #   6  priority
 #   7  limit of the tenant's open jobs (see `may_hold`)

@@ -193,9 +193,9 @@ class TaskQueue:
                 self._client.zadd(queue.started_job_registry.key, {text(execution): 1}, xx=True)
 
     def _batches(self, task: RqJob) -> RateLimitRegistry:
-        """Return RQ's limit on how many batch tasks of one tenant wait or run at once.
+        """Return RQ's object that limits how many batch tasks of a tenant may wait or run at once.
 
-        The tenant is the one to which `task` belongs, which is an interactive task.
+        The tenant is that of `task`: an interactive task that goes on as a batch task, and then counts as one of them.
         """
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
@@ -357,11 +357,12 @@ class TaskQueue:
     def _free_slots(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
         """Free the slots of a rate limit that are held by tasks which neither wait nor run, and delete these tasks.
 
-        A slot lets one task of the tenant wait in the queue or run; `ids` are the tasks that hold a slot.
+        A slot lets one task of the tenant wait in the queue or run; `ids` are the tasks that hold a slot. `waiting` are
+        the ids of the tasks that wait in this limit's queue. `running` are the ids of the running tasks of all queues,
+        because an interactive task that goes on as a batch task has a slot of the batch queue.
 
         RQ itself frees the slots of ended tasks. Tasks that their job still needs keep their slots here, because a
-        worker may be taking such a task from the queue right now; `repair` handles them. An interactive task that goes
-        on as a batch has a slot of the batch queue while it runs.
+        worker may be taking such a task from the queue right now; `repair` handles them.
         """
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             if id_ in running or (task is not None and (id_ in waiting or task.get_status(refresh=False) not in BEGUN)):
@@ -442,7 +443,10 @@ class TaskQueue:
             pipeline.execute()
 
     def _task(self, job: Job, id_: str, limit: RateLimit, depends_on: Dependency | None = None) -> RqJob:
-        """Return a new task of a job with this id, which is not enqueued yet."""
+        """Return a new task of a job, not enqueued yet; `id_` is the id of the task.
+
+        RQ lets the task enter its queue when the tasks in `depends_on` have ended and the tenant's `limit` has room.
+        """
         name, arguments = _call(job, id_)
         return self._queues[job.queue].create_job(
             name,

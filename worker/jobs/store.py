@@ -432,7 +432,8 @@ class JobStore:
         Parameters
         ----------
         action
-            What the script does: ``move``, ``progress`` or ``count``.
+            ``move`` changes the status of the job. ``progress`` sets `fields`, such as the stage, if the job is
+            running. ``count`` sets the number of finished steps of one shard: the part of the job that one task makes.
         fields
             Fields of the record to set.
         moves

@@ -52,7 +52,8 @@ class Permissions:
                     return bool(refusal(*command.split("|"), *[f"{self.channels[0]}doctor"] * count))
                 except ResponseError as error:
                     if "number of arguments" not in str(error):
-                        # The reason is no missing permission; transactions do not allow this command, for example.
+                        # Redis refuses the command for another reason than a missing permission: for example, it may
+                        # not be in a transaction. Other numbers of arguments would not help.
                         break
             return False
 

@@ -1,4 +1,7 @@
-"""Ids of resources and jobs, names of tenants, and the Redis keys and members of sorted sets that are made of them."""
+"""Ids of resources and jobs, and names of tenants.
+
+Also the keys and the members of sorted sets in Redis that contain these ids and names.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ def index_member(created: str, name: str) -> str:
 
 
 def member_name(member: str) -> str:
-    """Return the name of the record in a member of a sorted set, as `index_member` makes members."""
+    """Return the name in a member that `index_member` made: the text after the creation time and the space."""
     return member.partition(" ")[2]
 
 

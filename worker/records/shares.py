@@ -1,6 +1,6 @@
 """Shares: how much of each resource that all tenants use together one tenant may hold.
 
-There is one rule for all resources. **A tenant may hold at most `SHARE_FACTOR` times as much as is left free.** One
+There is one rule for all resources. **A tenant may hold at most 3 times (`SHARE_FACTOR`) as much as is left free.** One
 greedy tenant therefore gets three quarters, two get three sevenths each, and something is always left for the next
 tenant; no list of active tenants is needed. A tenant that holds nothing may take what is free. (Choudhury and Hahne,
 Dynamic queue length thresholds for shared-memory packet switches, IEEE/ACM Transactions on Networking 6, 1998.)
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     import redis
 
 SHARE_FACTOR = 3  # a tenant may hold at most this many times as much as is left free
-SHARE, UNLIMITED = -1, 0  # special values of a limit; a positive limit is the amount that a tenant may hold
+# Special values of a limit: SHARE is the tenant's share by the rule of `SHARE_FACTOR`, UNLIMITED is all that is free. A
+# positive limit is the amount that a tenant may hold.
+SHARE, UNLIMITED = -1, 0
 
 # An API process has at most this many requests in progress, bodies that arrive, and requests that wait for jobs.
 MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270
@@ -66,7 +68,8 @@ def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> boo
     free
         Amount that no tenant holds.
     limit
-        Amount that the tenant may hold; `SHARE` for the tenant's share, `UNLIMITED` for everything.
+        Amount that the tenant may hold. With `SHARE`, this is `SHARE_FACTOR` times as much as is then left free, but a
+        tenant that holds nothing may take all that is free. With `UNLIMITED`, it is everything.
 
     """
     if amount > free:
@@ -79,16 +82,16 @@ def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> boo
 def allowed_of(limit: int, total: int) -> int:
     """Return how much of `total` a tenant may hold while no other tenant holds anything.
 
-    `limit` is the amount that the tenant may hold; `SHARE` for its share of what is free, which is then three quarters
-    of `total`; or `UNLIMITED`.
+    `limit` is the amount that the tenant may hold; or `UNLIMITED`; or `SHARE`: the tenant may hold 3 times
+    (`SHARE_FACTOR`) as much as is left free, and so, without other tenants, three quarters of `total`.
     """
     return total * SHARE_FACTOR // (SHARE_FACTOR + 1) if limit == SHARE else limit or total
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return how near a tenant is to its limit: `held`, divided by the most that the tenant may hold.
+    """Return what a tenant holds as a fraction of the largest amount that it may hold; 1 if it is at its limit.
 
-    The most is how much of `total` its `limit` allows while no other tenant holds anything (`allowed_of`).
+    The largest amount is what `limit` allows of `total` while no other tenant holds anything (`allowed_of`).
     """
     return held / max(1, allowed_of(limit, total))
 
@@ -192,8 +195,8 @@ class Shares:
     def of_all(self, client: redis.Redis) -> dict[str, tuple[Counter[str], float]]:
         """Return how much of each shared resource is in use, as (amounts, fraction) by the name of the resource.
 
-        The amounts, by tenant, are what each tenant holds in all API processes together. The fraction says how near a
-        tenant is to its limit, in the API process where this is most (`Share.in_use`). Raises `redis.RedisError`.
+        The amounts, by tenant, are what each tenant holds in all API processes together. The fraction is the largest
+        part of its limit that any tenant holds in any one API process (`Share.in_use`). Raises `redis.RedisError`.
         """
         processes = [self._held()]
         for process, raw in client.hgetall(HELD).items():

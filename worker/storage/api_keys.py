@@ -248,7 +248,8 @@ class KeyStore:
             `worker.storage.mark.LOSSES` if Redis may have lost the key; ``store-unavailable``.
 
         """
-        key = self._match(token) or self._match(token, is_new=True)  # the key may have a new secret
+        # If the secret does not match, read the key from Redis again: since the last reading, it may have a new secret.
+        key = self._match(token) or self._match(token, is_new=True)
         if key is None:
             self._mark.require_no_loss()
             if self._read.get(id_ := _parse_token(token)[1], (None, 0.0))[1] == _GONE:
@@ -293,7 +294,9 @@ class KeyStore:
         if current is not None:
             self._read[id_] = current, now + KEY_CHECK_SECONDS
         elif key is not None:
-            self._read[id_] = key, _GONE  # `verify` then drops the key from `_read`, unless Redis has lost its data
+            # `verify` then checks whether Redis has lost its data. If so, the key stays in `_read`; otherwise it was
+            # deleted, and `verify` drops it.
+            self._read[id_] = key, _GONE
         return current
 
 

@@ -104,7 +104,7 @@ class EntryCache:
 
 
 def _fields(posterior: str, key: DrawAddress) -> tuple[str, str, str]:
-    """Return the key of the Redis hash that has a draw, and the names of the draw's two fields."""
+    """Return the key of the Redis hash that has a draw, and its fields with the draw's metadata and with its arrays."""
     return key.group_key(posterior), f"head:{key.index}", f"data:{key.index}"
 
 

@@ -62,7 +62,7 @@ MAX_MARK_BYTES = 4096  # a larger file is not a mark
 # A request that only reads accepts the outcome of a check for losses that is at most this old.
 MAX_CHECK_AGE_SECONDS = 1.0
 MARK_READ_SECONDS = 10.0  # the mark is read again from the store when it was read longer ago than this
-RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
+RENEW_SECONDS = 10  # each API process checks this often whether records have changed, to write the mark again
 # A change is written to the mark when it is this old, as a failover of Redis should no longer lose it.
 CHANGE_SETTLING_SECONDS = 30.0
 MAX_LAST_WRITES = 3  # a stopping process writes the mark at most this often if other processes go on changing records
@@ -142,7 +142,7 @@ class RecordsMark:
     def __init__(self, client: redis.Redis, bucket: Bucket) -> None:
         self._client = client
         self._bucket = bucket
-        # A check compares the mark beside the files with the state of Redis.
+        # The mark as this process has last read or written it; None if it was not read yet, or the store has none.
         self._mark: Mark | None = None
         # Monotonic times of the last reading of the mark, and of the last failed attempt; at first long ago.
         self._read_at = self._failed_at = -MARK_READ_SECONDS
@@ -311,9 +311,10 @@ class RecordsMark:
         return None if is_whole else _records_lost(mark, state)
 
     def _find_loss_without_mark(self, state: _RedisState) -> ProblemError | None:
-        """Return the error for a loss if the store has no mark of this service; None if the service is new.
+        """Return the error for a loss, or None, if the store has no mark: no file that says what records Redis had.
 
-        The mark is the file by which losses of records and files are noticed.
+        If Redis (`state`) has records and says that a mark was written, the files are lost, and the mark with them. If
+        Redis is empty and the store has files, the records are lost. Otherwise nothing is lost: the service is new.
         """
         if state.changes:
             return _files_lost(state) if state.is_marked else None
@@ -363,11 +364,11 @@ class RecordsMark:
         )
 
     def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
-        """Return the mark to write: with the newest remembered state of Redis that is `CHANGE_SETTLING_SECONDS` old.
+        """Return the mark to write, given `mark`, which is in the store, and `state`, the present state of Redis.
 
-        A younger state may still be lost by a failover of Redis. If no such state is newer than `mark`, the mark in the
-        store, return `mark`; or a mark with one change (`_first_mark`), if `mark` is blank. Remember `state`, the
-        present state of Redis, for later calls.
+        The mark to write has the newest remembered state that is at least `CHANGE_SETTLING_SECONDS` old, because a
+        failover of Redis may still lose a younger one. Without such a state that is newer than `mark`, return `mark`
+        itself or, if `mark` is blank, the first mark (`_first_mark`). Also remember `state` for later calls.
         """
         now = time.monotonic()
         self._settling.append((now, state))
@@ -408,8 +409,9 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 def _first_mark(state: _RedisState, service: str) -> Mark:
     """Return the first content of the mark, the file by which losses of records are noticed.
 
-    The mark says that Redis had at most one change of records, even if there were more: if a failover of Redis loses
-    the last changes, Redis then still has as many changes as the mark says, and no loss is reported.
+    It says that Redis had at most one change of records, even if there were more. A failover may lose the last of these
+    changes; one still remains, so that Redis is not behind the mark, and no loss is reported. `service` is the id of
+    the service.
     """
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 

@@ -226,7 +226,8 @@ class PosteriorStore(FileStore[PosteriorRecord]):
     def of_dataset(self, dataset: str) -> list[str]:
         """Return the ids of the tenant's posteriors whose fit used a data set.
 
-        Either the posterior was fitted to these data, or they are the neighbors of each point that the user passed.
+        A fit used a data set if the posterior was fitted to its points, or if the data set has the neighbors of each
+        point, which the user gave for the fit.
         """
         return sorted(self.ids_in(f"of:{dataset}"))
 

@@ -2,7 +2,10 @@
 
     glle:<kind>:<id>             a record, as JSON
     glle:<kind>s                 sorted set of the default tenant's records, by time of creation
-    glle:<kind>s:tag:<tag>       sorted set of the records with a tag; also `name:<name>`, and `RecordKind.sets`
+    glle:<kind>s:tag:<tag>       sorted set of the records with a tag
+    glle:<kind>s:name:<name>     sorted set of the records with a name
+    glle:<kind>s:of:<id>         sorted set of the records that belong to another record, such as the posteriors that
+                                 were fitted to a data set (`RecordKind.sets`)
     glle:usage                   hash: counters of the default tenant's records of all kinds, such as `datasets`
     glle:usage:all               hash: the same counters over all tenants
     glle:service                 hash: `changes` counts the changes of all records, and only grows; `schema`
@@ -227,7 +230,11 @@ class RecordStore(Generic[R]):
         self._script = client.register_script(_REPLACE)
 
     def for_tenant(self, tenant: str, quota: int = 0) -> Self:
-        """Return a store in which only the records of a tenant are visible."""
+        """Return a store in which only the records of a tenant are visible.
+
+        `quota` is how much the tenant may store: bytes of files, or number of posteriors, as the kind of records needs
+        it; 0 means no limit.
+        """
         store = copy(self)
         store.tenant, store.quota = tenant, quota
         return store

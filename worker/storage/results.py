@@ -145,10 +145,11 @@ class ResultStore(FileStore[ResultRecord]):
         return damaged_file("result", f"a result of job {record.job}", flaw, deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
-        """Remove results of any tenant if what they are about no longer exists; return how many were removed.
+        """Remove all tenants' results whose owner no longer exists; return how many were removed.
 
-        Such results are left if a process is killed while it deletes their owner, the data set, posterior or embedding
-        that they are about. Only the sets of results by owner are listed, not all results.
+        The owner is the data set, posterior or embedding that a result is about. Its results may remain if a process is
+        killed while it deletes the owner. Each owner has a set in Redis of its results; only these sets are listed, and
+        not all results.
         """
         removed = 0
         for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):

@@ -102,7 +102,10 @@ class BadRows:
                 self.first.append(int(row))
 
     def annotate(self, error: ProblemError) -> ProblemError:
-        """Return the problem of the first bad value, with the number and a list of the bad rows in its details."""
+        """Return `error`, which describes the first bad value, with the number and a list of bad rows in its details.
+
+        Its text also gets the number of other rows with such values.
+        """
         problem = error.problem
         others = self.count - 1
         sentence = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
