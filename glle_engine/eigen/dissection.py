@@ -429,8 +429,10 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
     members, local = np.empty(n, np.int32), np.full(n, -1, np.int32)
     for i in range(n):
         members[i] = i
-    # The parts that are still to be cut. A part is a range of `members`, first to last - 1, and so is each group in it.
-    # A group's number is the `last` of its own range, so that the two sides of a cut come before their separator.
+    # The parts that are still to be cut. A part is a range of `members`, first to last - 1. A cut divides this range
+    # into three: one side, the other side, and last the separator between them. A separator is a group, and so is a
+    # part that is not cut any further. A group's number is the end of its range, so that a separator has a larger
+    # number than all groups in the two sides.
     stack = np.empty((n + 1, 2), np.int64)
     stack[0, 0], stack[0, 1] = 0, n
     depth = 1

@@ -194,9 +194,10 @@ class Eigenproblem:
         tried = list(rejected)
         pins = self.pins
         norm = 1 + float(np.abs(weights).sum(axis=1).max())
-        # With pins, weights sum to one and are near 1/k, and factorization with pivoting ("lu") is fast. The published
-        # variant has no pins, and its weights reach 10^5. The elimination order then no longer bounds the fill, so that
-        # pivoting takes seconds at 5,000 points. Therefore factorization without pivoting, with iteratively refined
+        # If weights sum to one, I - W is singular, and 1 is added to its diagonal at a few points, the pins. These
+        # weights are near 1/k, and factorization with pivoting ("lu") is fast. The published variant needs no pins, but
+        # its weights reach 10^5. Pivoting then leaves the elimination order so often that L and U get many more
+        # entries, and takes seconds at 5,000 points. Therefore factorization without pivoting, with iteratively refined
         # solutions ("lanes-refined", 20 ms), is tried first.
         solvers: tuple[Solver, ...] = ("lu", "lu-repinned") if len(pins) else ("lanes-refined", "lu")
         for solver in solvers:

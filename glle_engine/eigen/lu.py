@@ -181,8 +181,9 @@ class Factored:
         columns in the order of elimination.
 
         A solution of a system with the factors has a component in the null space of B, which is projected out
-        afterwards. The rounding errors of the solution are in proportion to this component too, and remain. They matter
-        if B has singular values near machine precision. Refining each solution makes them smaller.
+        afterwards. The rounding errors of the solution are in proportion to this component too, and remain. If B has
+        singular values near machine precision, these rounding errors are large. Each solution is therefore refined,
+        which reduces its rounding errors.
         """
         rows = np.empty_like(ritz)
         for i, v in enumerate(ritz):
@@ -334,7 +335,8 @@ class RefinedLU:
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Return x with B^T x = b, or with B x = b for trans="T"; b and x (n,) are in the order of elimination.
 
-        B is I - W. The transpose is the default, as it is for all kinds of factors in `Factored`.
+        B is I - W. `trans` refers to B^T, not to B, because `Factored.lu` may also be a `SparseLU`, which factors B^T:
+        "N" solves with B^T, and "T" with the transpose of B^T, which is B.
         """
         structure = self.lu.structure
         x = self.lu.solve(b, trans)

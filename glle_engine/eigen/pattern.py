@@ -71,8 +71,8 @@ def cheapest_order(
     factorizations : int
         The expected number of factorizations.
     max_flops : float
-        Largest allowed number of operations of a factorization. If minimum degree takes more, dissection is tried,
-        unless it would have to save more than it ever does.
+        Largest allowed number of operations of a factorization. If the order by minimum degree takes more than eight
+        times as many, dissection is not tried, because it does not save that much.
 
     Raises
     ------
@@ -212,11 +212,12 @@ class Pattern:
 
     @cached_property
     def transposed(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """Arrays that build B^T, B = I - W, as a CSC matrix in the elimination order.
+        """Three arrays from which B^T, B = I - W, is built as a CSC matrix in the elimination order.
 
-        The first two have k + 1 entries for each column of B^T: the row of each entry, and its index in the flattened
-        rows (n, k + 1) of B, each of which begins with the diagonal entry. The third is the inverse of the elimination
-        order (n,): the position of each point.
+        Each column of B^T has k + 1 entries, so that no array of column starts is needed. The first array, flat
+        (n (k + 1),), has the row of each entry. The second, of the same shape, says where the entry's value is in
+        ``values.ravel()``, where row i of `values` (n, k + 1) has the diagonal entry of point i in B and then its
+        entries for the k neighbors. The third is the inverse of the elimination order (n,): the position of each point.
         """
         n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)

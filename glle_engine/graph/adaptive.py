@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 # A neighborhood is flat if r, which says how far it lies off a plane relative to its extent, is at most this many times
 # the median of r over all points.
 FLATNESS_RATIO = 2.0
-# A neighborhood is also flat if its r is at most this, the tangent of about 3 degrees: if all neighborhoods lie in
-# planes, the median of r is a rounding error, and must decide nothing.
+# Whatever the median is, a neighborhood is also flat if r, which says how far it lies off a plane relative to its
+# extent, is at most this, the tangent of about 3 degrees: if all neighborhoods lie in planes, the median of r is a
+# rounding error, and must decide nothing.
 MIN_FLATNESS = 0.05
 _BLOCK_ENTRIES = 1 << 20  # neighborhoods are computed in blocks of about this many numbers, 8 MB, to limit memory
 
@@ -113,10 +114,11 @@ def _least(k: int, p: int) -> int:
 def _flatness(
     points: NDArray[np.float64], X: NDArray[np.float64], nearest: NDArray[np.int32], p: int
 ) -> NDArray[np.float64]:
-    """Return r (n,): how far each point and its candidates lie off a plane of p dimensions, relative to their extent.
+    """Return r (n,): how far each point and its neighbors lie off a plane of p dimensions, relative to their extent.
 
-    r^2 is the sum of all squared singular values of their centered positions but the p largest, over the sum of the p
-    largest. The points are (n, d), and their candidates are the rows `nearest` (n, m) of X.
+    The `points` (n, d) are rows of X or new points, and the neighbors of each point are the rows `nearest` (n, m) of X.
+    r^2 is computed from the squared singular values of the centered positions of a point and its neighbors: it is the
+    sum of all but the p largest, over the sum of the p largest.
     """
     n, m = nearest.shape
     result = np.empty(n)
@@ -143,7 +145,8 @@ def _expand(
     The k candidates of each point, `nearest` (n, k), are row numbers of X, nearest first. Point i keeps its first
     size[i] candidates, and a plane of p dimensions is fitted to the point and these candidates. The point also keeps
     each other candidate whose distance from the plane is at most thresholds[k] times its distance along the plane from
-    the center of the fitted points. `thresholds` (k + 1,) are the result of `kept_candidates`.
+    the center of the fitted points. `thresholds` (k + 1,) is the array that `kept_candidates` returns with its mask:
+    thresholds[m] is the largest ratio of the extents off and along the plane at which m candidates count as flat.
     """
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]

@@ -159,9 +159,10 @@ def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | N
 def _edges_alone(neighbors: NDArray[np.int32]) -> csr_array:
     """Return the directed graph of `neighbors` (n, k) with entries 1, for scipy's `connected_components`.
 
-    The entries are float64, which scipy uses without a copy. If a row of `neighbors` has the same neighbor twice, as
-    rows that `edges` fills up have, the entries are int8 instead. scipy then converts them to float64, and merges
-    repeated entries as it does so. This takes longer, but with repeated entries scipy's search would never end.
+    The entries are float64, which scipy uses without a copy. If a row of `neighbors` has the same neighbor twice, the
+    entries are int8 instead. (`edges` makes such rows for points with fewer than k neighbors: it repeats a neighbor, so
+    that the row has k entries.) scipy then converts the entries to float64, and merges repeated entries as it does so.
+    This takes longer, but with repeated entries scipy's search would never end.
     """
     ordered = np.sort(neighbors, axis=1)
     has_repeated = bool((ordered[:, 1:] == ordered[:, :-1]).any())
@@ -185,10 +186,11 @@ def bridge(
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
     """Connect a kNN graph by the fewest possible new edges, called bridges.
 
-    A closed class is a set of points that no edge leaves. For all but one of the c closed classes, the shortest edge
-    from the class to a point from which edges lead into another closed class is added. The new edge replaces the edge
-    from the same point to its farthest neighbor, so that each point keeps k neighbors. This takes c - 1 bridges; fewer
-    would not be enough. The graph then has one closed class and is one weak component.
+    A closed class is a set of points that no edge leaves. Each of the c closed classes but one gets a bridge. The
+    bridge goes from a point of the class to a point outside, from which a path leads into another closed class; of all
+    such edges, it is the shortest. The bridge replaces the edge from its first point to the farthest neighbor of that
+    point, so that each point keeps k neighbors. There are c - 1 bridges; fewer would not be enough. The graph then has
+    one closed class and is one weak component.
 
     Parameters
     ----------
@@ -270,8 +272,9 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 
     A closed class is a set of points that no edge leaves. Each possible edge starts in a different closed class.
     `reached` (n, 2) has two different closed classes that each point reaches along edges, or the same class twice if
-    the point reaches only one. An edge is chosen if its end reaches a class that the edges chosen before do not yet
-    join with the class of its start.
+    the point reaches only one. Of the classes that the end of an edge reaches, one must not yet be joined with the
+    class in which the edge starts; otherwise, the edge is skipped. Two classes are joined if a chosen edge leads from
+    one to the other, or if both are joined with a third class.
     """
     target = list(range(int(reached.max()) + 1))  # the class that each class leads to by its chosen edge, or itself
     chosen = []

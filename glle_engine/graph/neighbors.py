@@ -10,7 +10,7 @@ ends far from its point has not met the point itself either. Such points are sea
 faiss keeps the points in float32. They are first centered and scaled by a power of two, so that the search does not
 change with a shift or a unit. It only gives candidates, whose distances are computed again in float64. Exact duplicates
 enter the graph once, because many copies of a point would link only to each other, and walks would end among them.
-Duplicates and the points beside them are searched exactly, too.
+Duplicates, and points whose walk finds a duplicate, are searched exactly, too.
 """
 
 from __future__ import annotations

@@ -105,8 +105,8 @@ class Distances:
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
         """Return the closest pair of points, one from the set `a` and one from the set `b`, as row numbers.
 
-        The sets are row numbers of the points of a fit, whose distances among each other this object has. Of pairs
-        whose distances agree to 34 bits, the first in the order of `a` and `b` is returned.
+        `a` and `b` have row numbers of points of the fit; this object stores the distances between all points of the
+        fit. Of pairs whose distances agree to 34 bits, the first in the order of `a` and `b` is returned.
         """
         best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])

@@ -270,10 +270,12 @@ class SparsePoints:
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
-        """Return (s_i + s_j - a_ij^2) / 2, (m, n), for m other `points` i and the n points j of self.
+        """Return the inner products (m, n) of m `points` and the n points of self, up to terms of one point alone.
 
-        a_ij is the distance of the two points, and s (`_sizes`) is |x|^2 + d c^2 for a point x - c 1, a sparse row x
-        minus its shift c in each of the d features. If all shifts are 0, the result is the inner products of points.
+        A point is x - c 1, a sparse row x minus its shift c in each of the d features. The result is
+        (s_i + s_j - a_ij^2) / 2, where a_ij is the distance between point i of `points` and point j of self, and s
+        (`_sizes`) is |x|^2 + d c^2 for each point. If all shifts are 0, s is the squared length, and the result is
+        exactly the inner products.
         """
         products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():

@@ -132,7 +132,11 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(_CACHE / self.folder)
 
     def get_source_stamp(self) -> str:
-        """Return what numba compares to see whether cached code is current: the folder's name, with a source digest."""
+        """Return the stamp that numba saves with cached code; the code is used only as long as the stamp is the same.
+
+        The stamp is the name of the function's cache folder, which has a digest of the function's file and of all
+        engine files that this file imports, directly or indirectly.
+        """
         return self.folder
 
     def get_disambiguator(self) -> str:
@@ -248,9 +252,10 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _call_template(call_template: Callable[..., Any], args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-    """Select the variant of a compiled function for a call by compiled code; literals and short integers are int64.
+    """Select the variant of a compiled function that another compiled function calls.
 
-    Without this, numba would compile one more variant for each literal and each width of integers.
+    Arguments that are literals or short integers count as int64. Otherwise, numba would compile one more variant for
+    each literal and each width of integers.
     """
     return call_template(tuple(_wide_type(arg) for arg in args), kws)
 

@@ -195,9 +195,11 @@ def _factorize(
             x[row] = 0.0
         lower_start[j + 1] = free
         pruned[j] = free
-        # Symmetric pruning (Eisenstat and Liu 1992): if column c of L has an entry in row `pivot` and U[c, j] != 0,
-        # each row of column c that has no pivot yet is also in column j, to which a search comes by row `pivot`. So
-        # later searches read only the rows of column c that have a pivot by now.
+        # Symmetric pruning (Eisenstat and Liu 1992) of earlier columns c of L, now that row `pivot` is the pivot row of
+        # column j. If U[c, j] != 0, the elimination has given column j an entry in each row of column c that is not a
+        # pivot row yet. If column c also has an entry in row `pivot`, each later search that reads column c goes on
+        # from this entry to column j, and finds these rows there. In column c, it then has to read only the pivot rows,
+        # which are sorted to the front here.
         for i in range(top, n):
             column = place[reach[i]]
             begin, end = lower_start[column], lower_start[column + 1]

@@ -193,7 +193,8 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 
     `feature_scale_ratio` is the largest standard deviation of a feature over the smallest, `features_of_most_variance`
     is the number of features that hold 99 % of the variance, and `feature_of_most_variance` is the index of the feature
-    with the largest variance. `far_points` are the rows of outliers (`far_points`), if there are any.
+    with the largest variance. If there are outliers, there is also an entry `far_points` with their row numbers, as
+    the function `far_points` finds them.
     """
     if isinstance(X, SparsePoints):
         deviation = X.deviations()

@@ -91,7 +91,11 @@ def fits() -> Iterator[Posterior]:
 
 
 def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the arrays that enter the digest with their names: arrays of each fit, and of three draws from each fit."""
+    """Yield the name and the values of each array from which the fingerprint of this machine is computed.
+
+    The arrays are all arrays of the posteriors of `fits`, and the embedding and the eigenvalues of three draws from
+    each posterior, with each of two alignments.
+    """
     for number, posterior in enumerate(fits()):
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array

@@ -189,7 +189,7 @@ class Posterior(PointResult):
 
     @cached_property
     def sampler(self) -> Sampler:
-        """Draws weights and embeddings from this posterior, for all methods that draw; made when it is first needed."""
+        """The sampler that draws weights and embeddings from this posterior; made when a method first needs it."""
         distribution = self.distribution if self.placement is None else self.distribution.at(self.placement.landmarks)
         return Sampler(distribution, self.eigenproblem, self.lane_solver, self._reference, self.placement)
 

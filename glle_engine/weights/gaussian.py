@@ -238,7 +238,7 @@ def sample(
         The row of `weights` to which the weights of each point are written, such as the point's position in the order
         of elimination.
     counter : int
-        Where to begin in each draw's random stream: a counter gives four random numbers.
+        How much of each draw's random stream is skipped at its start, in blocks of four random numbers.
     mean : (m, k) float64
         The means m_i of the weights.
     factor : (m, k, k) float64
@@ -383,8 +383,8 @@ class WeightDistribution:
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
         """Return the weights (n, k) of the draw with the key (seed, index), from the posterior or prior (`source`).
 
-        The weights have the same bits as if several draws were sampled together. `counter` says where to begin in the
-        draw's random stream: a counter gives four random numbers.
+        The weights have the same bits as if several draws were sampled together. `counter` says how much of the draw's
+        random stream is skipped at its start, in blocks of four random numbers.
         """
         streams = [(*key, math.sqrt(scale))] * LANES
         return sample_lanes(streams, *self.gaussian(source), counter)[:, :, 0].copy()

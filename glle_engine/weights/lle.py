@@ -323,9 +323,10 @@ def principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float
 def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
     """Return the Gram matrices (m, k, k) of the differences in a block of neighborhoods, in units of the noise.
 
-    The differences are divided by the standard deviation of the noise in each direction. Its variance is
-    `tangent_noise` in the tangent spaces, of which `frames` (n, p, d) are orthonormal bases, and `NORMAL_NOISE_RATIO`
-    in directions normal to them. Without frames, the noise is isotropic, and the result is `block.gram`.
+    The differences are divided by the standard deviation of the noise in each direction. The variance of the noise is
+    `tangent_noise` in directions of the tangent spaces, of which `frames` (n, p, d) are orthonormal bases, and
+    `NORMAL_NOISE_RATIO` in directions normal to the tangent spaces. Without frames, the noise is isotropic, and the
+    result is `block.gram`.
     """
     if frames is None:
         return block.gram

@@ -2,7 +2,8 @@ r"""Published posteriors: the equations of GLLE as published, with diagnostics o
 
 *em* (Algorithm 1): :math:`x_i = X_i w_i + \mu`, :math:`w_i \sim N(0, \Omega_i)`, with the raw neighbors X_i (d x k) and
 the mean mu of the data. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)`, covariance
-:math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then
+:math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then the
+spherical covariance :math:`\Omega_i = \sigma_i I` with
 :math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 has the conditional
 covariance in place of E[w w^T]: the outer product of the mean is missing. S1 is therefore not a scatter matrix, and
 sigma_i can become negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative sigma_i.
@@ -171,11 +172,12 @@ def full_distribution(
     """Return the posterior of the weights by the GLLE paper's EM algorithm (Eq. 21-26), and numbers for diagnostics.
 
     The prior covariance of the weights of each point is a full matrix. `spec.covariance` says how the M-step computes
-    it: "full", "full-descent" or "full-corrected". For "full-descent" the numbers include, for each iteration, the
-    steps of the longest gradient descent, and the largest share of its first gradient that a descent left. For d <= k
-    they include the mean over the points of Eq. 23, the objective of the M-step, and the distribution has the gradient
-    of Eq. 23. If Eq. 23 has no value at some point, the mean is None, and there is no gradient. `on_progress` is called
-    with (iterations done, max_iter, "posterior").
+    it: "full", "full-descent" or "full-corrected". The M-step of "full-descent" runs a gradient descent for each block
+    of points. The numbers then include, for each iteration, how many steps the longest of these descents took, and the
+    largest ratio of the gradient at the end of a descent to the gradient at its start (`descend`). For d <= k the
+    numbers include the mean over the points of Eq. 23, the objective of the M-step, and the distribution has the
+    gradient of Eq. 23. If Eq. 23 has no value at some point, the mean is None, and there is no gradient. `on_progress`
+    is called with (iterations done, max_iter, "posterior").
     """
     n, k = neighbors.shape
     d = X.shape[1]
@@ -471,10 +473,10 @@ def _published_scatters(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what a block of m points adds to the paper's n S1 (d, d) and n S2 (k, k), Eq. 24-25, as it prints them.
 
-    The paper has the covariance C of the weights w (Eq. 22) where their second moment E[w w^T] would be correct. The
-    terms of a point x are -2 X E[w] (x - mu)^T + X C X^T, and C: `raw` (m, d, k) has the neighbors X, `centered` (m, d)
-    has x - mu, where mu is the mean of the data, `mean` (m, k) is E[w], and `covariance` (m, k, k) is C. `e_step` adds
-    the remaining term of Eq. 24, the scatter of the data, and makes S1 symmetric.
+    The paper has the covariance C of the weights w (Eq. 22) where their second moment E[w w^T] would be correct. A
+    point x adds -2 X E[w] (x - mu)^T + X C X^T to n S1, and it adds C to n S2. `raw` (m, d, k) has the neighbors X,
+    `centered` (m, d) has x - mu, where mu is the mean of the data, `mean` (m, k) is E[w], and `covariance` (m, k, k) is
+    C. `e_step` adds the remaining term of Eq. 24, the scatter of the data, and makes S1 symmetric.
     """
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))

@@ -195,8 +195,10 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
         while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
             left = kept[depth - 1]
             width = end - left
-            # The front on top of the stack is left of the next one. After merging, its columns have
-            # (end - begin) + below rows below them. Only `rows_left` of these rows have entries; the others are zeros.
+            # The front on top of the stack has the columns `left` to begin - 1, and this front, which lies directly to
+            # its right, has the columns `begin` to end - 1. Merging would give each column of the left front the same
+            # rows: the end - begin rows of this front's columns, and the `below` rows below this front. The left front
+            # has entries in only `rows_left` of these rows; the others would be stored zeros.
             rows_left = count[begin - 1] - 1
             zeros = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below

@@ -82,7 +82,10 @@ class Code:
         self.builder.call(function, [place, number(0), number(3), number(1)])
 
     def variable(self, value: Any) -> Any:
-        """Emit a new variable with this initial value, which the compiler keeps in a register; return its address."""
+        """Emit a variable on the stack with this initial value, and return its address.
+
+        LLVM turns the variable into a register when it optimizes the code.
+        """
         place = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, place)
         return place
@@ -189,15 +192,15 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
-    r"""Return the function that emits one supernode's part of :math:`x = L^{-1} x` or :math:`x = U^{-T} x`, in place.
+    r"""Return the function that emits one supernode's step in the solution of L x = b (`lower`), or of U^T x = b.
 
-    A supernode is a range of `width` columns c with the same rows r below them. For L (`lower`), its part is
-    :math:`x_c = T_c^{-1} x_c`, and then :math:`x_r \mathrel{-}= P x_c`, where :math:`T_c` is the triangle of L in the
-    diagonal block, and P are the rows of L below it. For U, it is the same with :math:`T_c^{-T}` of U and with the rows
-    of :math:`U^T`. The solution goes up the elimination tree, from children to parents.
+    A supernode is a range of `width` columns c with the same rows r below them. Its step first solves for
+    :math:`x_c` with the triangle in the diagonal block of L (or of :math:`U^T`). It then subtracts :math:`P x_c` from
+    :math:`x_r`, where P are the rows of L (or of :math:`U^T`) below the diagonal block. The steps go up the elimination
+    tree, from children to parents: a traversal of the tree makes the step of a supernode when it leaves it.
 
-    The arguments of the emitted code are x; the first column; the row numbers r and how many they are; P; and the
-    triangle.
+    The arguments of the emitted code are x, which holds b at first and is overwritten; the first column; the row
+    numbers r and how many they are; P; and the triangle.
     """
 
     def write_code(code: Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
@@ -406,7 +409,10 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
 
 
 def _select(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:
-    """Emit a shuffle; return the vector of the entries with these indices in `vector`, or in `vector` and `other`."""
+    """Emit a shuffle: return a new vector whose entry i is entry entries[i] of `vector`.
+
+    With `other`, a vector of the same length, entries[i] is an index of `vector` followed by `other`.
+    """
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(entries)), entries)
     return builder.shuffle_vector(vector, vector if other is None else other, mask)
 
@@ -490,8 +496,10 @@ def _pack(
 
     A front is the dense matrix in which a range of columns is eliminated, and its supernodes are narrower ranges. The
     rows to copy are `first` to `first + height - 1` of the front, in the columns of its first `count` supernodes.
-    `source` has the factor, one supernode after another: the rows of supernode s begin at panels[source_at, s].
-    `panels` is from `describe_front` in `glle_engine.eigen.batched.factorization`.
+    `source` has the factor L or U^T, one supernode after another. `panels` is a table from `describe_front` in
+    `glle_engine.eigen.batched.factorization`. Its row number `source_at`, 2 for L or 3 for U^T, has the index in
+    `source` at which the rows of each supernode begin. Each entry is a vector of one number for each draw; the length
+    of `tag` is the number of draws.
     """
     zero = fill(tag, 0.0)
     for s in range(count):
@@ -515,7 +523,11 @@ def _copy(
     rows: int,
     columns: int,
 ) -> None:
-    """Copy a rectangle of `rows` times `columns` vectors between two arrays with different row strides."""
+    """Copy a rectangle of `rows` times `columns` vectors from `source` to `target`, two arrays of vectors.
+
+    A vector has one number for each draw; the length of `tag` is the number of draws. The rows of `source` are
+    `source_stride` vectors apart, and the rows of `target` are `target_stride` vectors apart.
+    """
     for i in range(rows):
         for j in range(columns):
             store(target, i * target_stride + j, load(tag, source, i * source_stride + j))

@@ -189,7 +189,8 @@ def lanczos(
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
     weight = np.zeros((max_steps + 2, lanes))  # factors that give the basis vectors unit norm
-    # h^T s for each basis vector t, where s = K t and h = U^-T 1 as in the module docstring
+    # h^T s for each basis vector t, where s = K t and h = U^-T 1 (K and U are defined in the module docstring). This is
+    # the sum of the entries of U^-1 s, from which the projection P subtracts its mean.
     sums = np.zeros((max_steps + 2, lanes))
     overlap = np.zeros((max_steps + 2, lanes))
     factor = np.zeros((max_steps + 2, lanes))
@@ -229,7 +230,10 @@ def lanczos(
         mean = total * fill(tag, 1.0 / n)
         _dots(tag, address(images), first, step + 1, n, x, address(weight), address(overlap))
         last = advance(tag, address(basis), (step + 1) * n)
-        if constrained:  # P replaces x by x - h (h^T s) / n, so that s_i^T x decreases by (h^T s_i) (h^T s) / n
+        # `x` is U^-T U^-1 s, where s is images[step]. The operator needs U^-T P U^-1 s, where P subtracts the mean of a
+        # vector. This is x - h (h^T s) / n with h = U^-T 1. So the products s_i^T x with the images s_i of all basis
+        # vectors, which are in `overlap`, decrease by (h^T s_i) (h^T s) / n.
+        if constrained:
             for i in range(step + 1):
                 store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
         for i in range(first, step + 1):

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 # this factor.
 _GROWTH_FACTOR = 4
 _BATCH_POINTS = 64  # the nearest landmarks are searched for this many points at a time, which lie near each other
-# Between two such computations, points are proposed at random as landmarks, and accepted or rejected: this many
-# proposals for each landmark to be added. If all are used up before enough are accepted, the distances are computed
-# again at once, and more points are proposed.
+# Until the distances from all points to their nearest landmarks are computed again, points are proposed at random as
+# landmarks, and accepted or rejected: this many proposals for each landmark to be added. If all proposals are used up
+# before enough are accepted, the distances are computed again at once, and more points are proposed.
 _PROPOSALS_PER_LANDMARK = 4
 
 

@@ -101,11 +101,12 @@ def center_row(typing: Any, tag: Any, row: Any, center: Any, scale: Any, out: An
 def not_above(
     typing: Any, tag: Any, rows: Any, left: Any, stride: Any, panel: Any, count: Any, start: Any, limits: Any, out: Any
 ) -> Any:
-    """Find pairs of a row of `left` and a column of `panel` whose product is small: write a bit mask for each row.
+    """Find, for each row of `left`, the columns j of `panel` for which start[j] + row * column is at most a limit.
 
-    Bit j of mask out[i] is set if start[j] + sum_f left[i, f] panel[f, j], over `count` features f, is at most
-    limits[i]. The rows of `left` begin `stride` numbers apart, and there are `len(rows)` of them. `panel` has two SIMD
-    vectors of `len(tag)` columns. Returns the union of the masks, which is 0 if no pair was found.
+    Writes a bit mask for each row: bit j of out[i] is set if start[j] + sum_f left[i, f] panel[f, j], over `count`
+    features f, is at most limits[i]. Returns the union of the masks, which is 0 if no pair was found. The rows of
+    `left` begin `stride` numbers apart. `panel` has two SIMD vectors of columns. `rows` and `tag` are tuples of which
+    only the lengths count: the number of rows, and the number of columns in a SIMD vector.
     """
     lanes, height = len(tag), len(rows)
 
@@ -166,7 +167,8 @@ class Tree(NamedTuple):
     lowest: NDArray[np.int64]  # (leaves,): the smallest row number, as in `numbers`, of the rows of each leaf
     centers: NDArray[np.float64]  # (leaves, d and some zeros): the mean of each leaf's rows
     panels: NDArray[np.float32]  # (panels, d, PANEL): rows minus the center of their leaf, times `scale`, transposed
-    # (panels * PANEL,): half the squared length of each row in `panels`, less an error bound; infinity without a row
+    # (panels * PANEL,): half the squared length of each row in `panels`, less an error bound. The last leaf may have
+    # fewer rows than it has places in `panels`; the entries of the places that are left are infinity.
     halves: NDArray[np.float32]
     scale: float  # the power of 2 by which the largest range of a feature becomes a number between 1/2 and 1
 
@@ -390,8 +392,9 @@ def nearest_in_leaves(
                 _bounds(places[:, :m], boxes[leaf], tolerance, bounds[:m])
                 used = 0
                 for r in range(m):
-                    # distances[r, 0] is the largest of the k distances so far, and indices[r, 0] its row number. If it
-                    # is 0, only a copy of the point with a smaller number can still be a neighbor.
+                    # distances[r, 0] is the largest of the k distances so far, and indices[r, 0] the row number of its
+                    # row. If this distance is 0, only another row at distance 0 can take its place, and only one with a
+                    # smaller row number, because the smaller number decides a tie.
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
                     row, target = offset(row_at, r * wide), offset(left_at, used * wide)
