@@ -30,13 +30,15 @@ from glle_engine.reliability.alignment import Alignment, Regions, calibrated_reg
 from glle_engine.reliability.thresholds import FOREIGN, FOREIGN_GAP, MIN_KEPT
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from numpy.typing import NDArray
 
     from glle_engine.audit.audited_map import AuditedMap
     from glle_engine.audit.halves import Halves
     from glle_engine.audit.statement import Facts
 
-_BLOCK_ENTRIES = 1 << 16  # neighbors that are sorted at a time, so that they stay in the cache
+_BLOCK_ENTRIES = 1 << 16  # neighbors that a thread sorts at a time, so that they stay in the cache
 MIN_REGION_PAIRS = 4  # calibration of regions holds out a fourth of the pairs of halves at a time, at least one pair
 # Two points that are neighbors in a share f of the maps of random halves are neighbors in another sample with the
 # probability KEPT * f**KEPT_POWER. Both numbers were measured on 45 distributions (docs/explanation/believe.md).
@@ -67,7 +69,7 @@ def conclude_from_halves(audited: AuditedMap, halves: Halves) -> tuple[Audit, Fa
     places = half_maps.places[:, answered]
     shares = common_share(places)
     shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
-    probability = _neighbor_probability(half_maps.near)
+    probability = _neighbor_probability(half_maps.near, halves.threads)
     of_neighbors, of_points = neighborhoods(half_maps.near, island, rows)
     groups = None
     if audited.groups is not None and half_maps.apart is not None:
@@ -168,7 +170,7 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
     return {"mean": regions, "new sample": regions.of_new_sample()}
 
 
-def _neighbor_probability(near: NDArray[np.int32]) -> csr_array:
+def _neighbor_probability(near: NDArray[np.int32], threads: Executor | None) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
 
     `near` (m, n, k) are the neighbors in m maps of random halves of the data. If j is a neighbor in a share f of these
@@ -177,16 +179,19 @@ def _neighbor_probability(near: NDArray[np.int32]) -> csr_array:
     """
     maps, n, k = near.shape
     of_count = KEPT * (np.arange(maps + 1) / maps) ** KEPT_POWER
-    start, columns, data = np.zeros(n + 1, np.int64), [], []
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (maps * k)), "neighbors"):
+
+    def count(rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         ordered = np.sort(near[:, rows].transpose(1, 0, 2).reshape(-1, maps * k), axis=1)
         is_first = np.ones(ordered.shape, bool)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=is_first[:, 1:])
-        start[rows.start + 1 : rows.stop + 1] = is_first.sum(axis=1)
-        columns.append(ordered[is_first])
-        data.append(of_count[np.diff(np.flatnonzero(is_first), append=ordered.size)])
-    parts = (np.concatenate(data), np.concatenate(columns), np.cumsum(start))
-    return csr_array(parts, shape=(n, n))
+        counts = np.diff(np.flatnonzero(is_first), append=ordered.size)
+        return is_first.sum(axis=1), ordered[is_first], of_count[counts]
+
+    rows = list(blocks(n, max(1, _BLOCK_ENTRIES // (maps * k)), "neighbors"))
+    sizes, columns, data = map(
+        np.concatenate, zip(*(map if threads is None else threads.map)(count, rows), strict=True)
+    )
+    return csr_array((data, columns, np.append(0, np.cumsum(sizes))), shape=(n, n))
 
 
 def _stability(probability: csr_array, neighbors: NDArray[Any]) -> NDArray[np.float64]:

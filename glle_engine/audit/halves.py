@@ -92,6 +92,8 @@ class Halves:
         Positions of the rows from which halves are drawn, in all maps so far; NaN in maps that failed.
     half_maps : list of HalfMap
         What each map shows, for the pairs of halves of which neither failed.
+    threads : Executor or None
+        Threads that share the work on many points; None to use one thread.
     shapes : list of (m,) float64
         For each pair, the share of each island's shape that both maps have in common.
 
@@ -105,6 +107,7 @@ class Halves:
         """
         assert audited.source.embedder is not None
         self.audited = audited
+        self.threads = threads
         self.embedder = _embedder_of_rows(audited.source.embedder, audited.rows, audited.blocks)
         self.maps: Resamples | None = None
         self.half_maps: list[HalfMap] = []
