@@ -94,7 +94,7 @@ class Factored:
         null = np.asarray(self.lu.solve(units))[self.inverse]
         length = np.sqrt((null * null).sum(axis=0))
         if not np.all(np.isfinite(length)) or not length.all():
-            raise FloatingPointError("the left null vector is not finite")
+            raise FloatingPointError("the left null vector of I - W is not finite: the factorization is inaccurate")
         return np.asarray(null / length)
 
     def null_right(self) -> NDArray[np.float64]:
@@ -174,7 +174,7 @@ class Factored:
     def _refine(
         self, ritz: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Make inaccurate eigenvectors more accurate by one step of inverse iteration with refined solutions.
+        """Make inaccurate eigenvectors more accurate by one step of inverse iteration, whose solutions are refined.
 
         Applies the pseudo-inverse of M = B^T B, B = I - W, to each row v of `ritz` (m, n). Returns the new orthonormal
         rows, and ||B v||^2 for each of them. `left` and `right` are bases of the left and right null spaces of B, with

@@ -146,7 +146,7 @@ def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 @instruction
 def fill(typing: Any, tag: Any, value: Any) -> Any:
-    """Return a vector of `len(tag)` doubles, all equal to `value`."""
+    """Return a SIMD vector (intrinsic of numba) of `len(tag)` doubles, all equal to `value`."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:

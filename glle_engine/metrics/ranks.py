@@ -38,7 +38,7 @@ _TIE_TOLERANCE = 1e-12  # distances with a smaller relative difference count as 
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 # Up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points).
 _MAX_POINTS_WITHOUT_TREE = 4_000
-MAX_POINTS_OF_ALL_PAIRS = 2000  # scores of pairs use all pairs up to this n, in about three seconds, then a sample
+MAX_POINTS_OF_ALL_PAIRS = 2000  # up to this n (3 s), scores of pairs use all pairs; beyond, a sample of pairs
 LANDMARKS = 400  # for larger n, the residual variance is over the pairs that include one of this many sampled points
 _SEED = 0
 _BLOCK_ENTRIES = 1 << 21

@@ -81,9 +81,10 @@ def unpack(
             _column(each, str(number), rows, array, has_missing=f"{number}_missing" in names)
             for number, each in enumerate(heads)
         ]
-        are_names = all(isinstance(each["name"], str) and isinstance(each["type"], str) for each in heads)
-        if not are_names or not all(type(number) is int and 0 <= number < len(heads) for number in index):
-            raise ValueError(f"a name or type of a column is not a text, or the index {index!r:.50} has no column")
+        if not all(isinstance(each["name"], str) and isinstance(each["type"], str) for each in heads):
+            raise ValueError("the name or the type of a column is not a text")
+        if not all(type(number) is int and 0 <= number < len(heads) for number in index):
+            raise ValueError(f"the index {index!r:.50} names columns that do not exist; there are {len(heads)}")
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"the description of the columns cannot be read ({error!r:.100})") from None
     return WholeTable([each["name"] for each in heads], columns, index=tuple(index))

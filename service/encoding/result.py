@@ -154,7 +154,10 @@ class ArraysResult:
         return AbortableResponse(self._pieces(media, dtype), media_type=_content_type(media), headers=headers)
 
     async def complete(self, media: str, dtype: str, headers: dict[str, str]) -> RangedResponse:
-        """Return a response with its body in memory, for a small main array; raise `ProblemError` as `response`."""
+        """Return a response with its body in memory, for a small result.
+
+        Raises `ProblemError` in the same cases as `response`.
+        """
         if dtype == "float32":
             self._require_float32()
         main = self.arrays[self.main or ""]

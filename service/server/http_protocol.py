@@ -82,7 +82,9 @@ class BoundedConnection(h11.Connection):
         lines = head.count(b"\n", 0, size)
         if size > MAX_HEAD_BYTES or lines > MAX_HEAD_LINES:
             raise h11.RemoteProtocolError(
-                f"The request line and headers have {lines:,} lines and {size:,} bytes together", 431
+                f"The request line and headers have {lines:,} lines and {size:,} bytes together, above the limit of "
+                f"{MAX_HEAD_LINES} lines and {MAX_HEAD_BYTES:,} bytes",
+                431,
             )
 
     def _count_chunk(self, data: h11.Data) -> None:

@@ -51,7 +51,8 @@ FLUSH_SECONDS = 1.0  # pause between two writes of counters to Redis
 MIN_GROWTH_BYTES = 2**28
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
 IDLE_SECONDS = 300.0  # a posterior that was not used for this long is dropped from memory
-# A sampler is killed if draws that are computed together take longer. Jobs make draws that should take over a second.
+# A sampler is killed if draws that are computed together take longer: draws that are expected to take more than a
+# second are made by jobs, so such a sampler hangs.
 HUNG_SECONDS = 15.0
 # A sampler reads requests ahead, so that it can compute `LANES` draws of one posterior together: at most this many
 # seconds of work, and this many times `LANES` requests.

@@ -69,7 +69,7 @@ def _faults(raw: Array, block: Array) -> dict[str, Array]:
 
 
 def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the error that describes the first bad value, the number of bad rows, and the indices of the first rows.
+    """Return one error with the first bad value, the number of bad rows, and the indices of the first bad rows.
 
     `code` says what is bad, such as ``not-finite``. `offset` is the index of the first row of `values` in the data set.
     """
