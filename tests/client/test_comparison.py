@@ -56,6 +56,16 @@ def test_notebooks_and_figures(comparison: Any) -> None:
     assert comparison.audits["pca"].level in titles[0]
 
 
+def test_a_figure_has_the_colors_of_the_labels_that_it_gets(comparison: Any) -> None:
+    """By default the points have the labels of the comparison, which are in the legend; other labels replace them."""
+
+    def legend(figure: Any) -> set[str]:
+        return {text.get_text() for text in figure.axes[-1].get_legend().get_texts()}
+
+    assert legend(comparison.plot()) == {"left", "right"}
+    assert legend(comparison.plot(labels=np.where(X[:, 1] > 1, "up", "down"))) == {"up", "down"}
+
+
 def test_scores_alone_choose_nothing() -> None:
     """With `audit=False` coordinates, functions and methods have scores, but no sentence and no best map."""
     steps = list[tuple[int, int, str]]()

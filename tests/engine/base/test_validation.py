@@ -10,7 +10,7 @@ import pytest
 
 from glle_engine import fit, manifolds
 from glle_engine.base.arrays import array_of
-from glle_engine.base.errors import InvalidShapeError, NotFiniteError
+from glle_engine.base.errors import InexactIntegerError, InvalidShapeError, NotFiniteError
 from glle_engine.base.validation import Unit, resolve_missing
 from glle_engine.estimator import GLLE
 from glle_engine.graph.neighbors import kneighbors
@@ -93,3 +93,11 @@ def test_mappings_are_refused_with_the_way_to_an_array(module: str, remedy: str)
     mapping = type("Group", (UserDict,), {"__module__": module})
     with pytest.raises(InvalidShapeError, match=remedy):
         array_of(mapping(a=[1.0], b=[2.0]), "the data")
+
+
+def test_labels_may_be_integers_of_any_size() -> None:
+    """Integers beyond 2^53 are refused as data, which float64 would round, and kept as labels."""
+    large = [2**53 + 1, 2**60 + 1]
+    assert array_of(large, "the labels", are_labels=True).tolist() == large
+    with pytest.raises(InexactIntegerError):
+        array_of(large)

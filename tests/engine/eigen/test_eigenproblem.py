@@ -251,3 +251,9 @@ def test_every_draw_of_a_singular_problem_has_eigenpairs() -> None:
     for drawn in singular.draws(40):
         values = bottom(singular.neighbors, singular.weights(drawn.index), 2, constrained=False)[0]
         np.testing.assert_allclose(drawn.eigenvalues, values, rtol=1e-6, atol=1e-20)
+
+
+def test_the_relative_gap_is_of_the_next_eigenvalue() -> None:
+    """The gap is relative to eigenvalue p + 1, and 0 where this is 0."""
+    assert eigenpairs.relative_gap(np.array([1.0, 3.0, 4.0]), 2) == pytest.approx(0.25)
+    assert eigenpairs.relative_gap(np.zeros(3), 2) == 0
