@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # An embedded server that does not answer after this time failed to start; it may have to load a long AOF.
 START_SECONDS = 30.0
+# Linux takes the ports of outgoing connections from 32768 on, other systems from 49152 on.
+FIRST_PORT, LAST_PORT = 20_000, 32_768
 
 
 class ServerError(RuntimeError):
@@ -137,8 +140,13 @@ def cache_server(settings: Settings) -> EmbeddedRedis:
 
 
 def free_port() -> int:
-    """Return the number of a TCP port that is free on the loopback interface now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return the number of a TCP port that is free on the loopback interface now.
+
+    The port is below those that systems give to outgoing connections, one of which could otherwise take the port before
+    the server does.
+    """
+    while True:
+        port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
+        with socket.socket() as probe, suppress(OSError):  # another program listens there
+            probe.bind(("127.0.0.1", port))
+            return port

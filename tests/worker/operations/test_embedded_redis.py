@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from worker.base.settings import Settings
-from worker.operations.embedded_redis import EmbeddedRedis, ServerError, queue_server
+from worker.operations.embedded_redis import EmbeddedRedis, ServerError, free_port, queue_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,3 +77,14 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     files = [path for path in (tmp_path / "queue").rglob("*") if path.is_file()]
     assert any(path.suffix == ".aof" for path in files)
     assert [path for path in (tmp_path / "queue", *files) if path.stat().st_mode & 0o077] == []
+
+
+def test_no_outgoing_connection_takes_the_port_of_a_server() -> None:
+    """The port is none that the system gives to outgoing connections, and none on which a program listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        ports = {free_port() for _ in range(50)}
+        assert taken.getsockname()[1] not in ports
+    range_of_system = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(range_of_system.read_text().split()[0]) if range_of_system.exists() else 49_152
+    assert max(ports) < first
