@@ -21,12 +21,17 @@ WRITES = "zadd zrem hset del set sadd srem lpush rpush expire hincrby eval evals
 
 
 def commands_of(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
-    """Return the number of each command to the queue server during a list."""
-    stores.client.config_resetstat()
-    client.get(path).raise_for_status()
-    calls = {
-        name.removeprefix("cmdstat_"): payload["calls"] for name, payload in stores.client.info("commandstats").items()
-    }
+    """Return the number of each command to the queue server during a list.
+
+    The app may write its counters meanwhile, once, if the pause before this began earlier; the list is then read again.
+    """
+    for _ in range(2):
+        stores.client.config_resetstat()
+        client.get(path).raise_for_status()
+        statistics = stores.client.info("commandstats").items()
+        calls = {name.removeprefix("cmdstat_"): payload["calls"] for name, payload in statistics}
+        if "hincrby" not in calls:
+            break
     return {name: count for name, count in calls.items() if name not in {"info", "config|resetstat", "subscribe"}}
 
 
