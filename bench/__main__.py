@@ -75,7 +75,7 @@ def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
         yield from draws.parallel_rows()
     if "memory" in parts and largest >= memory.N:
         yield from memory.rows(million=largest >= memory.MILLION)
-        if largest >= million.N:
+        if largest >= memory.MILLION:
             yield from million.rows()
 
 

@@ -219,7 +219,7 @@ def compare(
     seed, random_state
         Seed of the random halves of the data, by either name.
     threads
-        Number of threads; by default as many as processors. Results do not depend on it.
+        Number of threads, by default the number of processors. The results do not depend on the number of threads.
     verbose
         Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress

@@ -275,7 +275,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return {**super().head(), "table": {"names": self.names, "options": self.options}}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return by name the arrays that `save` writes: those of the fit, and labels, colors, ids and index of rows."""
+        """Return the arrays that `save` writes, by name.
+
+        These are the arrays of the fit, and the labels, colors, ids and row index that the data have.
+        """
         beside = {name: getattr(self, name) for name in _TABLE_ARRAYS}
         if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])

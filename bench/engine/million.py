@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.data import data_of
 from bench.engine.audits import groups
-from bench.engine.memory import GIB, peak_bytes
+from bench.engine.memory import GIB, MILLION, peak_bytes
 from bench.report import at_most, run_apart
 from glle_engine import fit
 from glle_engine.audit.audit import audit
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from bench.report import Row
 
-N = 1_000_000
 LANDMARKS = 2_000
 MAPPED = 5_000  # points that UMAP embeds
 PARTS = 10  # of the other points, so that their weights fit into memory
@@ -40,19 +39,19 @@ MAX_BYTES, MAX_FIT, MAX_DRAW, MAX_AUDIT = 8.0, 60.0, 1.0, 60.0  # GiB, and secon
 
 def rows() -> Iterator[Row]:
     """Yield the results, each from a process of its own; the audit is left out if UMAP is not installed."""
-    result, what = run_apart(__name__, "landmarks"), f"cube-3-50 by {LANDMARKS:,} landmarks, n = {N:,}"
+    result, what = run_apart(__name__, "landmarks"), f"cube-3-50 by {LANDMARKS:,} landmarks, n = {MILLION:,}"
     yield at_most(f"fit of a posterior, {what}", result["fit"], "s", MAX_FIT)
     yield at_most(f"a further draw, {what}", result["draw"], "s", MAX_DRAW, "-", **{"one of four s": result["of four"]})
     yield at_most(f"peak memory of a fit and draws, {what}", result["peak"] / GIB, "GiB", MAX_BYTES)
     if result := run_apart(__name__, "audit"):
-        work = f"audit beside the map, umap, groups, n = {N:,}"
+        work = f"audit beside the map, umap, groups, n = {MILLION:,}"
         yield at_most(work, result["audit"], "s", MAX_AUDIT)
         yield at_most(f"peak memory, {work}", result["peak"] / GIB, "GiB", MAX_BYTES)
 
 
 def landmark_times() -> dict[str, float]:
     """Fit by landmarks, and draw one embedding, four together, and one more; return seconds and peak bytes."""
-    X = data_of("cube-3-50", N)
+    X = data_of("cube-3-50", MILLION)
     started = time.perf_counter()
     posterior = fit(X, landmarks=LANDMARKS)
     fields = {"fit": time.perf_counter() - started}
@@ -68,7 +67,7 @@ def landmark_times() -> dict[str, float]:
 
 def audit_times() -> dict[str, float]:
     """Audit a map by UMAP; return seconds and peak bytes, or nothing if UMAP is not installed."""
-    X = groups(N)
+    X = groups(MILLION)
     try:
         Y = _map_by_umap(X)
     except MissingLibraryError:

@@ -1,4 +1,4 @@
-"""Operations of the factors that a draw needs, by the elimination order of glle and by that of METIS."""
+"""How many operations a factorization takes in the elimination order of glle, and in the elimination order of METIS."""
 
 from __future__ import annotations
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from http.client import HTTPConnection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.report import at_most, seconds
+from bench.service.deployment import Http
+from tests.system.conftest import run_glle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 REPEATS = 5
 API_SECONDS, IMPORT_SECONDS = 2.0, 0.6  # at most
-POLL_SECONDS, DEADLINE_SECONDS = 0.005, 60.0
 
 
 def rows(service: Service) -> Iterator[Row]:
@@ -38,31 +38,13 @@ def _import_fit() -> None:
 
 
 def _until_answer(service: Service) -> float:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = service.up.log.parent / "data"
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data-dir", str(folder)]
     servers = {"GLLE_REDIS_URL": service.urls["queue"], "GLLE_CACHE_URL": service.urls["cache"]}
-    environment = {**os.environ, **servers, "GLLE_API_PROCESSES": "1", "GLLE_LOG_LEVEL": "warning"}
-    started = time.perf_counter()
-    with subprocess.Popen(command, env=environment) as api:  # noqa: S603 # own program
-        try:
-            while not _answers(port):
-                if api.poll() is not None or time.perf_counter() > started + DEADLINE_SECONDS:
-                    raise RuntimeError(f"the API process did not answer; its exit code is {api.returncode}")
-                time.sleep(POLL_SECONDS)
-            return time.perf_counter() - started
-        finally:
-            api.terminate()
-
-
-def _answers(port: int) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        connection.request("GET", "/v1/info")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
+    options = ["--port", "0", "--data-dir", str(service.up.log.parent / "data")]
+    with tempfile.TemporaryDirectory(prefix="glle-bench-") as folder:
+        started = time.perf_counter()
+        with run_glle(Path(folder) / "api.log", "serve", *options, **servers, GLLE_API_PROCESSES="1") as api:
+            http = Http(api.url)
+            http.get("/info")
+            elapsed = time.perf_counter() - started
+            http.close()
+    return elapsed

@@ -81,9 +81,13 @@ def weighted_lle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     return lle(X, nearest(D / np.sqrt(np.outer(mean, mean)), k))
 
 
-def relative_lle(X: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.float64]:
-    """Return LLE whose neighbors are found among the points' vectors of kernel distances to all points."""
-    moved = np.sqrt(2 - 2 * np.exp(-gamma * cdist(X, X, "sqeuclidean")))
+def relative_lle(X: NDArray[np.float64], k: int, gamma: float | None) -> NDArray[np.float64]:
+    """Return LLE whose neighbors are found among the points' vectors of distances to all points.
+
+    The distances are measured in the space of a Gaussian kernel with `gamma`; None stands for Euclidean distances.
+    """
+    squares = cdist(X, X, "sqeuclidean")
+    moved = np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares))
     return lle(X, nearest(cdist(moved, moved), k))
 
 

@@ -55,7 +55,7 @@ def save_rows(
 ) -> None:
     """Write `array` if `out` is an npy file; otherwise write a table with the ids of the points, followed by `columns`.
 
-    The ids are those of the data set. A table of several draws lists all points once for each draw: `repeats` is the
+    The ids are read from the data set. A table of several draws lists all points once for each draw; `repeats` is the
     number of draws.
     """
     ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None

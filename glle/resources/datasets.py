@@ -150,7 +150,7 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
 async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
     """Post data to `/v1/datasets`, or to a `path` below it; return the JSON response, and the row index of the data.
 
-    The row index is that of a pandas frame, without the rows that the service has dropped; None for other data.
+    The row index is the index of a pandas frame without the rows that the service has dropped, and None for other data.
     """
     content = upload_of(data, options)
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))

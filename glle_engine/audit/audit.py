@@ -101,7 +101,7 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
         halves = Halves(audited, pool)
         embed_executor = pool if source.is_threaded else chosen.executor
         for pairs in PAIRS_OF_STAGES:
-            halves.extend(pairs, embed_executor, pool)
+            halves.extend(pairs, embed_executor)
             if pairs == MIN_FINAL_PAIRS:
                 audited = audited.compared_with_chance(embed_executor, pool).with_dimension(embed_executor)
             audit_so_far, facts = conclude_from_halves(audited, halves)

@@ -114,17 +114,17 @@ class Halves:
         self.shapes: list[NDArray[np.float64]] = []
         self._place = _placement(audited.points, audited.rows, threads, is_linear=audited.source.is_linear)
 
-    def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
+    def extend(self, pairs: int, embed_executor: Executor | None) -> None:
         """Embed more halves of the data, until there are `pairs` pairs, and evaluate the new maps.
 
-        The executors, if any, embed and evaluate in parallel.
+        The executor, if any, embeds in parallel, and the `threads` evaluate in parallel.
         """
         options, first = self.audited.options, 0 if self.maps is None else len(self.maps.places)
         _ = self.neighbors, self.answered  # computed once, before several threads need them
         started = []
-        if evaluate_executor is not None:  # these are computed while halves are embedded
+        if self.threads is not None:  # these are computed while halves are embedded
             names = ("is_far", "_candidates") if self._places_islands else ("is_far",)
-            started = [evaluate_executor.submit(getattr, self, name) for name in names]
+            started = [self.threads.submit(getattr, self, name) for name in names]
         new_maps = (options.embed_halves or resample)(
             self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=embed_executor,
             on_progress=options.on_progress,
@@ -137,7 +137,7 @@ class Halves:
         numbers = self.maps.complete_pairs[len(self.half_maps) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
         halves = [self.audited.rows[sample.chosen] for sample in samples]
-        evaluate_all = map if evaluate_executor is None else evaluate_executor.map
+        evaluate_all = map if self.threads is None else self.threads.map
         half_maps = list(evaluate_all(self._evaluate, self.maps.places[numbers], halves))
         places, islands = [half_map.places[self.answered] for half_map in half_maps], self._answered_islands
         self.shapes += evaluate_all(shape_shares, places[::2], places[1::2], [islands] * (len(places) // 2))

@@ -306,7 +306,7 @@ class Posterior(PointResult):
     ) -> Summary:
         """Return the mean position, spread and stability of each point over `n_draws` draws.
 
-        The draws are those of `draws` with the same arguments. Raises `InvalidParameterError` for fewer than two draws.
+        `draws` returns the same draws for these arguments. Raises `InvalidParameterError` for fewer than two draws.
         """
         draws = self.draws(n_draws, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)

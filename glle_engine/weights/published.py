@@ -237,12 +237,15 @@ def full_distribution(
     if d > k:  # X Omega X^T is singular, and Eq. 23 has no value
         return distribution, facts
     distribution = replace(distribution, scatter=scatter, second_moment=second)
-    parts = [(X[neighbors[rows]].transpose(0, 2, 1), omega[rows], scatter, second) for rows in rows_of]
-    objective = float(np.concatenate([m_step_objective(*part) for part in parts]).mean())
+
+    def of_points(function: Callable[..., NDArray[np.float64]]) -> NDArray[np.float64]:
+        blocks_of = (function(X[neighbors[rows]].transpose(0, 2, 1), omega[rows], scatter, second) for rows in rows_of)
+        return np.concatenate(list(blocks_of))
+
+    objective = float(of_points(m_step_objective).mean())
     if not math.isfinite(objective):
         return distribution, facts | {"m_step_objective": None}
-    gradient = np.concatenate([m_step_gradient(*part) for part in parts])
-    return replace(distribution, gradient=gradient), facts | {"m_step_objective": objective}
+    return replace(distribution, gradient=of_points(m_step_gradient)), facts | {"m_step_objective": objective}
 
 
 def e_step(

@@ -168,5 +168,5 @@ def virtual_lle(X: NDArray[np.float64], spec: VirtualLleSpec, on_progress: OnPro
     points = np.concatenate([X, virtual_points(X, spec.n_neighbors, on_progress)])
     graph, bridges = spec.graph(points, on_progress)
     embedding = lle_of(points, graph.nearest, spec, on_progress)
-    figures = {**embedding.figures, "virtual_points": len(points) - len(X)}
-    return note_bridges(replace(embedding, embedding=embedding.Y[: len(X)].copy(), figures=figures), bridges)
+    of_points = replace(embedding, embedding=embedding.Y[: len(X)].copy())
+    return note_bridges(of_points.extended({"virtual_points": len(points) - len(X)}), bridges)

@@ -1,16 +1,15 @@
 """Extensions of LLE that change the data before the search: the property that each was made for."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from docs.figures import oracles
 from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.lle_variants.extensions import relative_points, smoothed, virtual_points
 from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.methods.reference import embed, same_columns, weight_matrix
+from tests.engine.methods.reference import embed
 
 
 @pytest.mark.parametrize("gamma", [None, 0.01])
@@ -40,30 +39,20 @@ def test_relative_lle_is_lle_where_both_orders_of_neighbors_agree() -> None:
     assert trustworthiness(X, embed("relative-lle", X, gamma=0.05).Y, 10) > 0.97
 
 
-def lle_by_loops(X: np.ndarray, D: np.ndarray, k: int) -> np.ndarray:
-    """Return LLE by plain numpy, with the k nearest by the distances D (n, n)."""
-    W = weight_matrix(X, np.argsort(D + np.diag(np.full(len(D), np.inf)), axis=1)[:, :k])
-    return np.asarray(np.sqrt(len(X)) * np.linalg.svd(np.eye(len(X)) - W)[2][-2:-4:-1].T)
-
-
 @pytest.mark.parametrize("gamma", [None, 0.05])
 def test_relative_lle_is_its_formula(gamma: float | None) -> None:
     """The neighbors are nearest by the rows of the matrix of all distances, or of the kernel's distances."""
     X = manifolds.make("s_curve", 150, seed=0).X
-    squares = cdist(X, X) ** 2
-    rows = np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares))
-    same_columns(lle_by_loops(X, cdist(rows, rows), 8), embed("relative-lle", X, n_neighbors=8, gamma=gamma).Y, 1e-8)
+    embedding = embed("relative-lle", X, n_neighbors=8, gamma=gamma)
+    assert oracles.difference(embedding.Y, oracles.relative_lle(X, 8, gamma)) < 1e-8
 
 
 def test_smoothed_lle_is_its_formula() -> None:
     """Each point moves onto the plane through its neighborhood, and LLE embeds the moved points."""
     X = manifolds.make("s_curve", 150, noise=0.02, seed=0).X
-    moved = np.empty_like(X)
-    for i, row in enumerate(cdist(X, X)):
-        cloud = X[np.argsort(row)[:9]]
-        axes = np.linalg.eigh(np.cov(cloud.T))[1][:, 1:]
-        moved[i] = cloud.mean(axis=0) + axes @ axes.T @ (X[i] - cloud.mean(axis=0))
-    same_columns(lle_by_loops(moved, cdist(moved, moved), 8), embed("smoothed-lle", X, n_neighbors=8).Y, 1e-7)
+    moved = oracles.smoothed(X, 8)
+    expected = oracles.lle(moved, oracles.nearest(cdist(moved, moved), 8))
+    assert oracles.difference(embed("smoothed-lle", X, n_neighbors=8).Y, expected) < 1e-7
 
 
 def test_smoothing_removes_noise_off_the_sheet() -> None:
@@ -90,7 +79,7 @@ def test_virtual_points_unfold_a_sparse_roll() -> None:
 
 
 def test_virtual_points_lie_between_neighbors() -> None:
-    """A foot outside of the segment, or at the point itself, is no virtual point; the nearest of the others are."""
+    """A foot outside of the segment, or at the point itself, is no virtual point."""
     corner = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(virtual_points(corner, 2), [[0.5, 0.5]])  # the others see their segment from its end
     assert virtual_points(np.arange(5.0)[:, None] * [1.0, 2.0], 2).shape == (0, 2)  # on the line itself
@@ -99,24 +88,13 @@ def test_virtual_points_lie_between_neighbors() -> None:
 def test_virtual_lle_is_its_formula() -> None:
     """LLE of the points with the nearest foot on the segments between neighbors; the points' rows are returned."""
     X = manifolds.make("s_curve", 120, seed=0).X
-    points = list(X)
-    for x, row in zip(X, cdist(X, X), strict=True):
-        near = X[np.argsort(row)[1:9]]
-        feet = []
-        for a, b in combinations(near, 2):
-            t = (x - a) @ (b - a) / ((b - a) @ (b - a))
-            feet += [a + t * (b - a)] if 0 < t < 1 else []
-        points += sorted(feet, key=lambda foot: float(np.linalg.norm(foot - x)))[:1]
-    enriched = np.array(points)
     embedding = embed("virtual-lle", X, n_neighbors=8)
-    same_columns(lle_by_loops(enriched, cdist(enriched, enriched), 8)[:120], embedding.Y, 1e-7)
-    assert embedding.figures["virtual_points"] == len(points) - 120
+    assert oracles.difference(embedding.Y, oracles.virtual_lle(X, 8)) < 1e-7
+    assert embedding.figures["virtual_points"] == len(virtual_points(X, 8))
 
 
 def test_lle_by_correlation_is_its_formula() -> None:
     """Neighbors correlate most, and the weights reconstruct rows that are centered and scaled to length 1."""
     X = np.random.default_rng(3).standard_normal((100, 5)) + 2
-    rows = X - X.mean(axis=1, keepdims=True)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     embedding = embed("lle", X, n_neighbors=8, metric="correlation")
-    same_columns(lle_by_loops(rows, 1 - np.asarray(np.corrcoef(X)), 8), embedding.Y, 1e-7)
+    assert oracles.difference(embedding.Y, oracles.correlation_lle(X, 8)) < 1e-7
