@@ -25,7 +25,7 @@ from qa.frame import ROOT, say
 from qa.mutations.changes import Change, find_changes
 
 ROOMS = {"glle": "client", "glle_engine": "engine", "service": "service", "worker": "worker"}  # and their tests
-_EVERY_METHOD = ["tests/engine/methods/test_refusals.py", "tests/engine/methods/test_every_method.py"]
+_EVERY_METHOD = [f"tests/engine/methods/test_{name}.py" for name in ("refusals", "every_method", "maps")]
 # Tests of packages that are tested by what uses them.
 ELSEWHERE = {
     "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],

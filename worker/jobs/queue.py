@@ -179,7 +179,7 @@ class TaskQueue:
         return True
 
     def release(self, task: RqJob) -> None:
-        """Free the place that an interactive task took among the batch tasks of its tenant when it went on as one.
+        """Free the place of an interactive task that `prolong` turned into one of its tenant's running batch tasks.
 
         Call this when a task for which `prolong` returned True has ended. A batch task of the tenant that RQ has held
         back can then enter the queue.

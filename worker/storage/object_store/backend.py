@@ -191,7 +191,7 @@ class Bucket:
             if self.is_local and name == "write":
                 make_folder(self._root)
             elif self.is_local and not self._root.is_dir():
-                raise FileNotFoundError(errno.ENOENT, "The folder of the store is missing")
+                raise FileNotFoundError(self._root)
             result = call(self._connect())
         except (OSError, BaseError) as error:
             if isinstance(error, FileNotFoundError) and name != "write":
