@@ -1,4 +1,15 @@
-"""Measure and limit the memory of this process, and divide the memory of a machine or container among workers."""
+"""Measure and limit the memory of this process, and divide the memory of a machine or container among workers.
+
+The kernel limits the memory of a task, on Linux, in the task's own process:
+
+- The process begins with `limit_work`, called with `GLLE_METHOD_BYTES` (`worker.execution.worker.begin_work_horse`).
+- The task runs within `limited_work` (`worker.execution.tasks`), which sets RLIMIT_DATA to the memory in use, plus that
+  limit, or plus `INTERACTIVE_BYTES` for an interactive task if that is less. Some 6 KB for each point of the data set
+  are added: a solver of draws allocates them, but never writes to them.
+- The worker raises the limit of an interactive task that goes on as a batch task after some seconds (`raise_limit`).
+- Beyond the limit an allocation raises MemoryError. An interactive task then starts again as a batch task; any other
+  job fails with a problem that names the limit.
+"""
 
 from __future__ import annotations
 
