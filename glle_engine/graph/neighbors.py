@@ -111,13 +111,12 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
     index comes first. The neighbors of a point do not depend on the other points of the call. A row of data that equals
     a point is a neighbor of this point, at distance 0.
     """
-    if isinstance(data, Distances) or isinstance(points, Distances):
-        assert isinstance(points, Distances)
+    if isinstance(points, Distances):
         return points.nearest(n_neighbors, silent)
-    if isinstance(data, SparsePoints) or isinstance(points, SparsePoints):
+    if isinstance(points, SparsePoints):
         assert isinstance(data, SparsePoints)
-        assert isinstance(points, SparsePoints)
         return data.nearest(points, np.full(len(points), -1), n_neighbors)
+    assert isinstance(data, np.ndarray)
     return nearest_rows(data, points, np.full(len(points), -1), n_neighbors)
 
 

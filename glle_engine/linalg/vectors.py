@@ -64,11 +64,10 @@ def write(builder: Any, value: Any, address: Any) -> None:
 def emit(builder: Any, name: str, *vectors: Any) -> Any:
     """Emit the call of an LLVM operation, such as "sqrt", on vectors of float64 or float32, and return the result."""
     vector_type = vectors[0].type
-    bits = 64 if vector_type.element == DOUBLE else 32
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(vector_type, [vector_type] * len(vectors)),
-        f"llvm.{name}.v{vector_type.count}f{bits}",
+        f"llvm.{name}.v{vector_type.count}{vector_type.element.intrinsic_name}",
     )
     return builder.call(function, vectors)
 

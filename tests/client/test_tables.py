@@ -360,7 +360,9 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
     assert results[1].transform(gaps, gaps[:1]).tolist() == posterior.embedding[:1].tolist()
     levels = glle.embed(POINTS.set_index(pd.MultiIndex.from_product([["u", "v"], range(N // 2)])), "pca").frame()
     assert (list(levels)[:2], list(levels["id_2"])[-1], levels.loc[("v", 0), "id_1"]) == (["id_1", "id_2"], "19", "v")
-    assert list(glle.fit(GAPS.to_numpy()[:, :3].astype(float), missing="drop").frame().index)[3:5] == [4, 6]
+    dense = GAPS.to_numpy()[:, :3].astype(float)
+    for data in (dense, csr_array(dense)):
+        assert list(glle.fit(data, missing="drop").frame().index)[3:5] == [4, 6]
     named = repr(results[2])
     assert named.startswith("TableEmbedding(embedding=float64(38, 2)")
     assert "labels" not in named

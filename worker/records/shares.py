@@ -198,14 +198,12 @@ class Shares:
         The amounts, by tenant, are what each tenant holds in all API processes together. The fraction is the largest
         part of its limit that any tenant holds in any one API process (`Share.in_use`). Raises `redis.RedisError`.
         """
-        processes = [self._held()]
-        for process, raw in client.hgetall(HELD).items():
-            written, held = json.loads(raw)
-            if text(process) != self._process and now_ms() - written < HELD_MS:
-                processes.append(held)
+        published = {text(process): json.loads(raw) for process, raw in client.hgetall(HELD).items()}
+        processes = {process: held for process, (written, held) in published.items() if now_ms() - written < HELD_MS}
+        processes[self._process] = self._held()
         in_use = {}
         for name in self._shares:
-            of_name = [held[name] for held in processes if name in held]
+            of_name = [held[name] for held in processes.values() if name in held]
             total = sum((Counter(counts) for counts, _ in of_name), Counter[str]())
             in_use[name] = total, max((fraction for _, fraction in of_name), default=0.0)
         return in_use

@@ -268,13 +268,18 @@ def test_tears_are_found(method: str | None) -> None:
     np.testing.assert_array_equal(np.flatnonzero(audited.seam == -1), seam.sides[1])
 
 
-@pytest.mark.parametrize(("n", "k", "count"), [(200, 8, 1), (200, 4, 0), (1000, 8, 0), (1000, 10, 1)])
-def test_a_seam_has_points_on_each_side(n: int, k: int, count: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "k", "cuts", "count"), [(200, 8, 2, 2), (200, 4, 1, 0), (1000, 8, 1, 0), (1000, 10, 1, 1)]
+)
+def test_a_seam_has_points_on_each_side(n: int, k: int, cuts: int, count: int) -> None:
     """A cut across a line parts k / 2 points on each side; a seam has at least three, and .5 % of all points."""
     line = np.c_[np.arange(n) + 0.3 * RNG.random(n), np.zeros(n)]
-    torn = line + np.c_[np.zeros(n), 3.0 * n * (np.arange(n) >= n / 2)]
-    seams = disturbed_by_data(torn, line, k, np.zeros(n, np.int64)).seams
-    assert [len(side) for seam in seams for side in seam.sides] == [k / 2, k / 2] * count
+    torn = line + np.c_[np.zeros(n), 3.0 * n * (np.arange(n) * (cuts + 1) // n)]
+    disturbed = disturbed_by_data(torn, line, k, np.zeros(n, np.int64))
+    assert [len(side) for seam in disturbed.seams for side in seam.sides] == [k / 2, k / 2] * count
+    for number, seam in enumerate(disturbed.seams, start=1):
+        for side, sign in zip(seam.sides, (1, -1), strict=True):
+            np.testing.assert_array_equal(np.flatnonzero(disturbed.seam == sign * number), side)
 
 
 @pytest.mark.parametrize("method", ["pca", None])
@@ -514,7 +519,7 @@ def test_few_points_of_many_features_have_structure() -> None:
     centers[:, :100] = 2 * rng.standard_normal((3, 100))
     noise = rng.standard_normal((80, 2000))
     p_value = find_relations(centers[rng.integers(0, 3, 80)] + noise, seed)
-    assert p_value <= STRUCTURE_LEVEL
+    assert 0 < p_value <= STRUCTURE_LEVEL
     at_random = find_relations(noise, seed)
     assert at_random > STRUCTURE_LEVEL
 

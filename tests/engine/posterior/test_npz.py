@@ -10,6 +10,7 @@ import pytest
 import glle_engine
 from glle_engine import GlleError, fit
 from glle_engine.base.errors import StorageError
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior import npz
 from tests.engine.conftest import bent_sheet
 
@@ -45,6 +46,17 @@ def test_every_kind_reads_back_with_its_draws(spec: dict[str, Any], tmp_path: Pa
             np.testing.assert_array_equal(loaded.arrays()[name], array)
         assert loaded.draw(5, scale=0.1).embedding.tobytes() == posterior.draw(5, scale=0.1).embedding.tobytes()
     assert [file.name for file in tmp_path.iterdir()] == ["kept.npz"]
+
+
+@pytest.mark.parametrize("fewer", [0, 2])
+def test_given_neighbors_read_back(fewer: int, tmp_path: Path) -> None:
+    """A posterior with neighbors of the caller is read back, also if some points have fewer neighbors than others."""
+    near = kneighbors(X, 8)[0]
+    near[:9, 8 - fewer :] = -1
+    posterior = fit(X, neighbors=near)
+    posterior.save(tmp_path / "given.npz")
+    loaded = glle_engine.load(tmp_path / "given.npz")
+    assert loaded.draw(5, scale=0.1).embedding.tobytes() == posterior.draw(5, scale=0.1).embedding.tobytes()
 
 
 def test_other_files_are_no_posterior(tmp_path: Path) -> None:

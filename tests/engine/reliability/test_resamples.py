@@ -4,6 +4,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine import FitSpec, Posterior, fit
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError, MissingLibraryError
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS, Method, method
 from glle_engine.reliability.refits import MethodEmbedder, affine_map, require_resamplable, shrunk
 from glle_engine.reliability.resamples import (
@@ -107,7 +109,10 @@ def test_one_search_finds_the_neighbors_in_every_sample(
     embed: PosteriorEmbedder, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neighbors from the search among all points give the bits of a search in each half."""
+    search, embed = Mock(wraps=kneighbors), replace(embed)
+    monkeypatch.setattr("glle_engine.reliability.resamples.kneighbors", search)
     maps = resample(embed, 6, stream=stream).places
+    search.assert_called_once()
     monkeypatch.setattr(PosteriorEmbedder, "_nearest_chosen", lambda *_: None)
     assert maps.tobytes() == resample(embed, 6, stream=stream).places.tobytes()
 

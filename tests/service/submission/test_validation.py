@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.tables.table import Table
-from tests.service.conftest import check_problem, posterior_record
+from tests.service.conftest import check_problem, posterior_record, upload
 from tests.service.submission.conftest import POST_1
 from tests.service.tenants import serve_stores
 
@@ -46,3 +46,12 @@ def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.Mon
         assert client.get("/v1/jobs").json()["items"] == []
         for route in ROUTES:
             assert request_draws(client, dataset, route, 4).status_code == 202
+
+
+def test_the_groups_of_an_audit_are_those_of_its_labels(client: httpx.Client, stores: Stores) -> None:
+    """An audit compares the classes of the data set `labels`; without it, the data set's own labels, if there are."""
+    classes = upload(client, np.arange(40.0)[:, None] % 2)
+    for labels in (classes, None):
+        body = {"dataset": upload(client), "method": "pca", "labels": labels, "score_neighbors": 5}
+        job = client.post("/v1/audits?wait=0", json=body).json()
+        assert stores.jobs.fetch(job["id"]).spec["labels"] == labels

@@ -12,6 +12,7 @@ import pytest
 
 from service.submission import waiting
 from service.submission.jobs import wait_until_ended
+from service.submission.planning import Plan
 from service.submission.waiting import wait_for_outcome
 from tests.conftest import in_turn, until
 from tests.service.conftest import check_problem, upload
@@ -189,6 +190,7 @@ def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, 
     assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
     queues = [stores.jobs.fetch(job["id"]).queue for job in jobs]
     assert queues == [*[INTERACTIVE] * 4, *[BATCH] * 3] == sorted(queues, key=QUEUES.index)
+    assert [Plan.from_method("isomap", {}).priority(n) for n in (100, 10_000)] == ["interactive", "batch"]
     same = client.post(posterior + "/draws", json={"n_draws": 8, "priority": "interactive"}).json()
     assert (same["id"], same["priority"]) == (batch["id"], "interactive")
 

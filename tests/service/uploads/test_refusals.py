@@ -220,6 +220,7 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     place = {"row": row, "column": 2, "name": "y", "value": cell, "rows_affected": 1, "rows": [row]}
     assert problem.details == {**place, "options": {"ignore": ["y"]}}
     assert "?ignore=y" in problem.to_dict()["remedy"]
+    assert ("If the first row has units" in problem.remedy) == (code == "bad-cell" and row == 1)
     assert f"row {row}, counted from 1" in problem.detail
 
 

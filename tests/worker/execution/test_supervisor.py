@@ -53,6 +53,7 @@ def test_restart_pauses_grow() -> None:
         child.start()
         end(child)
         pauses.append(child.pause)
+        assert child.due >= child.started + child.pause
         assert child.code == -signal.SIGKILL
     assert 0 < pauses[0] < pauses[1] < pauses[2]
     child.start()

@@ -321,13 +321,16 @@ def test_requests_notice_a_loss_at_once_if_they_write(stores: Stores) -> None:
     add(stores, 3)
     running = process(stores)
     running.renew()
+    assert not running.was_whole(is_write=False)
     running.require_no_recent_loss(is_write=False)
+    assert [running.was_whole(is_write=is_write) for is_write in (False, True)] == [True, False]
     file = stores.files.bucket.local_path(PATH)
     kept = file.read_bytes()
     file.unlink()
     running.require_no_recent_loss(is_write=False)
     assert refusal(lambda: running.require_no_recent_loss(is_write=True)).code == "files-lost"
     assert refusal(lambda: running.require_no_recent_loss(is_write=False)).code == "files-lost"
+    assert not running.was_whole(is_write=False)
     file.write_bytes(kept)
     running.require_no_recent_loss(is_write=True)
     running.require_no_recent_loss(is_write=False)

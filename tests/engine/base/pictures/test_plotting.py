@@ -139,6 +139,8 @@ def test_an_audit_is_drawn_on_its_points() -> None:
     assert [(patch.get_linestyle(), patch.get_linewidth()) for patch in axes.patches] == [("-", 1.2), ("--", 0.8)]
     box = axes.patches[0].get_xy()
     np.testing.assert_allclose([box.min(axis=0), box.max(axis=0)], [[-0.0145161, -0.06], [0.4983871, 2.06]], rtol=1e-5)
+    wedge = shown(GRID, islands={1: ("A", True)}, of_islands=(GRID.sum(axis=1) < 1).astype(int)).patches[0].get_xy()
+    np.testing.assert_allclose([wedge.min(axis=0), wedge.max(axis=0)], [[0, 0], [1, 1]], atol=0.05)
     assert [text.get_text() for text in axes.texts] == ["A", "B"]
     points, lines, rings = axes.collections
     assert len(points.get_offsets()) == len(GRID)

@@ -1,0 +1,28 @@
+"""Shares of resources, in all processes together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.records.shares import HELD_MS, SHARE, Shares
+
+if TYPE_CHECKING:
+    import pytest
+
+    from worker.stores import Stores
+
+
+def test_a_process_counts_until_it_has_not_published_for_long(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process has published counts for five seconds; what this one holds is as it is now."""
+    now, client = 0, stores.cache.client
+    monkeypatch.setattr("worker.records.shares.now_ms", lambda: now)
+    here, other, later = (Shares(lambda *_: SHARE) for _ in range(3))
+    for held, shares in enumerate((here, other), start=1):
+        shares.requests.add("a", held)
+        shares.publish(client)
+    here.requests.add("b")
+    assert here.of_all(client)["requests"][0] == {"a": 3, "b": 1}
+    now += HELD_MS
+    later.requests.add("a")
+    later.publish(client)
+    assert here.of_all(client)["requests"][0] == {"a": 2, "b": 1}
