@@ -317,7 +317,7 @@ def _type(schema: dict[str, Any]) -> str:
         return " | ".join(escape(json.dumps(choice)) for choice in schema["enum"])
     json_type = schema.get("type", "")
     words = json_type if isinstance(json_type, str) else " or ".join(json_type)
-    if json_type == "array" and "items" in schema:
+    if "items" in schema:
         words += " of " + _type(schema["items"])
     bounds = [f"{sign} {schema[name]}" for name, sign in _BOUNDS if name in schema]
     default = [f"default {escape(json.dumps(schema['default']))}"] if "default" in schema else []

@@ -298,5 +298,4 @@ def _score(dialect: Dialect) -> tuple[float, float]:
     if _is_even(dialect) and (dialect.delimiter != " " or share >= 0.5):
         return (1.0, share)
     first = len(dialect.rows[0]) if dialect.rows else 0
-    usual = dialect.delimiter == "," and dialect.decimal == "."
-    return (0.0, (share if first > 1 else 0.0) + (0.5 if usual and first > 1 else 0.0))
+    return (0.0, share if first > 1 else 0.0)

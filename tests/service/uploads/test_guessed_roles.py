@@ -174,7 +174,9 @@ def test_a_sheet_of_a_workbook_is_read() -> None:
     np.testing.assert_array_equal(read(workbook(COLUMNS, "notes"), XLSX, sheet="Sheet").values, table.values)
     assert refusal(workbook(COLUMNS, "notes"), XLSX, sheet="notes").to_dict()["remedy"].endswith("?sheet=Sheet.")
     assert "sheet='Sheet' or sheet='notes'" in refusal(workbook(COLUMNS, "notes"), XLSX, sheet="data").remedy
-    assert refusal(csv(COLUMNS), sheet="data").code == "sheet-not-here"
+    misplaced = refusal(csv(COLUMNS), sheet="data"), refusal(workbook(COLUMNS), XLSX, delimiter="comma")
+    assert [problem.code for problem in misplaced] == ["sheet-not-here", "delimiter-not-here"]
+    assert ["Excel" in problem.remedy for problem in misplaced] == [True, False]
     numbered = read(workbook({"1": [2, 3], "2": [4, 5.5]}), XLSX)
     assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
     problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)

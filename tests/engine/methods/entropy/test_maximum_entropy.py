@@ -16,6 +16,7 @@ from glle_engine.methods.entropy.alle import AlleSpec, acyclic, ordering
 from glle_engine.methods.entropy.drill import regularize
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected_edges
 from glle_engine.methods.entropy.meu import Unfolding, unfold
+from glle_engine.methods.entropy.mvu import Program, unroll
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import reference_data
@@ -192,6 +193,14 @@ def test_real_data_unfold(name: str, data: str, k: int) -> None:
     # The strengths of the robot's signals have one unit and unequal scales, which `embed` notes.
     assert set(codes_of(embedding)) <= {"unequal-feature-scales"}
     assert trustworthiness(X, embedding.Y) > 0.95
+
+
+def test_the_gram_matrix_of_greatest_trace_is_centered() -> None:
+    """Also before convergence, so that its trace is the variance of the map."""
+    X = cloud(14, 6)
+    i, j = undirected_edges(kneighbors(X, 4)[0])
+    K = unroll(Program(14, i, j, ((X[i] - X[j]) ** 2).sum(axis=1)), 1e-3, 1e-3, 5, silent).K
+    np.testing.assert_allclose(K.sum(axis=0), 0, atol=1e-9 * K.trace())
 
 
 def test_a_sheet_unrolls_with_its_distances() -> None:
