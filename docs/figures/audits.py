@@ -12,17 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from sklearn.metrics import roc_auc_score
 
 from glle_engine import manifolds
 from glle_engine.audit.audit import audit
-from glle_engine.base.pictures.plotting import Panel, render
+from glle_engine.base.pictures.plotting import BACKGROUND, Panel, draw
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import FAR_RATIO_IN_MAP, MAX_TORN_SHARE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 PICTURE = Path(__file__).parents[1] / "images" / "audits.png"
+COLUMNS, PANEL_INCHES, PIXELS = 3, 3.9, 1500  # panels per row, width of a panel, width of the picture
+TEXT_INCHES = 3.2  # width of the texts of a panel, so that they stay apart from those of the next panel
 ROLL, PERPLEXITY, NEIGHBORS = 1000, 150, 15
 
 
@@ -85,6 +90,20 @@ def _cut(points: Array) -> Any:
     return np.c_[points[:, 0] + 3 * (points[:, 0] > 0.3), points[:, 1]]
 
 
+def draw_rows(panels: Sequence[Panel]) -> None:
+    """Write the picture of panels, with the legend of the first panel that has one."""
+    handles = next((handles for panel in panels if (handles := panel.colors.handles())), [])
+    rows = -(-len(panels) // COLUMNS)
+    width = COLUMNS * PANEL_INCHES
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+    figure = Figure(figsize=(width, rows * (PANEL_INCHES + 0.35) + 0.35), facecolor=BACKGROUND, layout=layout)
+    with mpl.rc_context({"text.parse_math": False}):
+        for position, panel in enumerate(panels, start=1):
+            draw(figure.add_subplot(rows, COLUMNS, position), panel, inches=TEXT_INCHES)
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=7, frameon=False)
+        figure.savefig(PICTURE, dpi=PIXELS / width, metadata={"Software": None})
+
+
 def main() -> None:
     """Draw a panel for each audit of `cases`, and print the verdicts."""
     panels = []
@@ -95,7 +114,7 @@ def main() -> None:
             print(f"  {is_torn.sum()} torn points, area under the curve {roc_auc_score(is_torn, audited.stretch):.2f}")
         panel = Panel.from_result(audited)
         panels.append(replace(panel, below=f"{name}\n{panel.below}"))
-    PICTURE.write_bytes(render(panels, columns=3, width=1500, inches=3.9))
+    draw_rows(panels)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Pictures of embeddings with matplotlib: axes for notebooks, and grids of panels as PNG bytes.
+"""Pictures of embeddings with matplotlib: axes for notebooks, and PNG bytes.
 
-The same arrays give the same bytes. `render` changes no global state of matplotlib, so any thread may call it.
+The same arrays give the same bytes. `picture` uses no current figure of pyplot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glle_engine.base.pictures.colors import MAX_SHOWN_NAMES, PointColors, short
 from glle_engine.base.pictures.points import PointTable, align_rows, require_finite_places, require_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ _MIN_REGIONS, _MAX_REGIONS = 3, 8  # an ellipse is drawn around this many points
 # Reference width of a panel, for which the area of points was chosen: in wider panels, points are larger in proportion.
 _PANEL_INCHES = 3.2
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
-_TITLE_MARGIN_INCHES = 0.7  # a title leaves this much room, so that it stays apart from the title of the next panel
+_PICTURE_INCHES = 5.2  # width of a picture, and about that of the axes that `plot` creates
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels of less than 4 inches have smaller letters: 21 per inch
 _MAX_VECTOR_POINTS = 5000  # with more points, a file of vector graphics has the points as a bitmap
 # Options of matplotlib that are left out if the caller passes a color.
@@ -247,13 +247,13 @@ def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
 def _own_width(ax: Axes | None) -> float:
     """Return the width of the axes in inches, and switch their figure to a layout that makes room for titles and texts.
 
-    A figure that has a layout keeps it. Without axes, return 5.2, about the width of the axes that `plot` then creates.
+    A figure that has a layout keeps it. Without axes, return about the width of the axes that `plot` then creates.
     """
     if ax is None:
-        return 5.2
+        return _PICTURE_INCHES
     figure = ax.get_figure(root=True)
     if figure is None:
-        return 5.2
+        return _PICTURE_INCHES
     width = float(ax.get_position().width * figure.get_size_inches()[0])
     if figure.get_layout_engine() is None:
         with suppress(RuntimeError):  # matplotlib refuses this for a figure with a colorbar, which keeps its layout
@@ -262,47 +262,37 @@ def _own_width(ax: Axes | None) -> float:
 
 
 def picture(shown: Any) -> bytes:
-    """Return the picture of a result as a PNG for a notebook."""
-    return render([Panel.from_result(shown)], columns=1, width=1040, inches=5.2)
-
-
-def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) -> bytes:
-    """Draw panels in rows of `columns`, each `inches` wide, and return a PNG that is `width` pixels wide."""
+    """Return the picture of a result as a PNG for a notebook, 1,040 pixels wide and as high as its legend needs."""
     import matplotlib as mpl  # noqa: PLC0415 # optional
     from matplotlib.figure import Figure  # noqa: PLC0415 # optional
-    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 # optional
 
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    handles = next((handles for panel in panels if (handles := panel.colors.handles())), [])
+    panel = Panel.from_result(shown)
+    handles = panel.colors.handles()
     width_of_name = 0.25 + 0.06 * max((len(handle.get_label()) for handle in handles), default=0)
-    across = int(np.clip(inches * columns / width_of_name, 1, min(10, len(handles) or 1)))
+    across = int(np.clip(_PICTURE_INCHES / width_of_name, 1, min(10, len(handles) or 1)))
     foot = 0.2 + 0.15 * -(-len(handles) // across) if handles else 0.0
     with mpl.rc_context({"text.parse_math": False}):
-        size = (inches * columns, (inches + 0.35) * rows + foot)
-        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
-        figure = Figure(figsize=size, facecolor=BACKGROUND, layout=layout)
-        for position, panel in enumerate(panels, start=1):
-            draw(figure.add_subplot(rows, columns, position), panel, columns=columns, inches=inches)
+        size = (_PICTURE_INCHES, _PICTURE_INCHES + 0.35 + foot)
+        figure = Figure(figsize=size, facecolor=BACKGROUND, layout="constrained")
+        draw(figure.add_subplot(), panel, inches=_PICTURE_INCHES)
         if handles:
             figure.legend(
                 handles=handles, loc="outside lower center", ncols=across, fontsize=7, frameon=False,
                 labelcolor=TEXT, handletextpad=0.1, columnspacing=1.0,
             )  # fmt: skip
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=width / size[0], metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
     return buffer.getvalue()
 
 
-def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **options: Any) -> Any:
+def draw(axes: Axes, panel: Panel, *, inches: float, **options: Any) -> Any:
     """Draw a panel on axes, and return the collection of points; `options` of `Axes.scatter` override the panel's."""
     points = _planar(panel.Y)
     n = len(points)
     axes.set_facecolor(BACKGROUND)
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
-    across = int(letters * (inches if columns == 1 else inches - _TITLE_MARGIN_INCHES))
     title = panel.title.splitlines()
-    head = "\n".join(wrapped for line in title for wrapped in wrap(line, across))
+    head = "\n".join(wrapped for line in title for wrapped in wrap(line, int(letters * inches)))
     color = LEVEL_COLORS.get(head[:1], TEXT)
     axes.set_title(head, fontsize=size, color=color, pad=4)
     p = panel.Y.shape[1]
@@ -313,7 +303,7 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
         edge.set_color(FRAME)
     axes.set_xticks([])
     axes.set_yticks([])
-    area = float(np.clip(9000 / n, 0.6, 14.0)) * (1.0 if columns < 4 else 0.6) * (inches / _PANEL_INCHES) ** 2
+    area = float(np.clip(9000 / n, 0.6, 14.0)) * (inches / _PANEL_INCHES) ** 2
     drawn: dict[str, Any] = {
         "s": area if panel.sizes is None else area * panel.sizes,
         "alpha": panel.opacities,

@@ -9,11 +9,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from glle_engine.base.pictures.colors import CLASSES, PointColors
-from glle_engine.base.pictures.plotting import OUTSIDE, TEAR, Panel, draw, plot, render
+from glle_engine.base.pictures.plotting import OUTSIDE, TEAR, Panel, draw, picture, plot
+from glle_engine.base.pictures.points import PointTable
 
 RNG = np.random.default_rng(0)
 Y = RNG.standard_normal((60, 2))
-BY_PLACE = PointColors("place", Y[:, 0])
 
 
 def size(png: bytes) -> tuple[int, int]:
@@ -23,20 +23,14 @@ def size(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-def test_a_png_has_the_requested_width() -> None:
-    """The height follows from the number of rows; panels have any number of components, and outliers."""
+def test_a_picture_has_its_width_and_always_the_same_bytes() -> None:
+    """With any number of components, and with outliers; a verdict is not parsed as mathematics."""
     far = np.concatenate([RNG.standard_normal((500, 3)), [[1e6, 1e6, 0]]])
-    panels = [Panel("a", points, PointColors("place", points[:, 0])) for points in (Y, Y[:, :1], far, Y)]
-    one_row, two_rows = (size(render(panels, columns=columns, width=300, inches=3.2)) for columns in (4, 2))
-    assert one_row[0] == two_rows[0] == 300
-    assert (one_row[1], two_rows[1]) == (300 * 3.55 // 12.8, 300 * 7.1 // 6.4)
-
-
-def test_the_same_arrays_are_the_same_bytes() -> None:
-    """Equal content gives equal bytes; titles are not parsed as mathematics."""
-    panels = [Panel("$\\frac{1$", Y, BY_PLACE, "below"), Panel("b", Y[:, :1], BY_PLACE)]
-    first, again, other = (render(shown, columns=2, width=300, inches=3.2) for shown in (panels, panels, panels[::-1]))
-    assert first == again != other
+    tables = [PointTable(points, verdict="$\\frac{1$") for points in (Y, Y[:, :1], far, Y)]
+    first, *others, again = map(picture, tables)
+    assert {size(png) for png in (first, *others)} == {(1040, 1110)}
+    assert first == again
+    assert first not in others
 
 
 @pytest.mark.parametrize(
@@ -68,9 +62,9 @@ def test_long_names_and_dates_fit_the_figure() -> None:
     assert box.x1 <= axes.figure.bbox.x1
     assert axes.get_window_extent().width > box.width
     assert axes.get_xlabel() == "components 1 and 2 of 3"
-    long, short = (Panel("a", points, PointColors.from_values("", each)) for each in (names, names.astype("U1")))
-    sizes = [size(render([panel], columns=1, width=320, inches=3.2)) for panel in (long, short)]
-    assert sizes[0][1] > sizes[1][1]
+    long, short = (size(picture(PointTable(points, labels=each))) for each in (names, names.astype("U1")))
+    assert long[0] == short[0] == 1040
+    assert long[1] > short[1]
     days = np.datetime64("2024-01-01") + np.arange(60)
     axes = plot(points, days)
     axes.figure.canvas.draw()
@@ -96,11 +90,11 @@ def test_numbers_and_days_have_their_range() -> None:
     assert days.is_time
 
 
-def shown(Y: Any, *, inches: float = 5.2, columns: int = 1, title: str = "", **marks: Any) -> Any:
+def shown(Y: Any, *, inches: float = 5.2, title: str = "", **marks: Any) -> Any:
     """Return the axes of a panel of points in one color, with marks."""
     axes = Figure().add_subplot()
     panel = Panel(title, Y, marks.pop("colors", PointColors("", np.zeros(len(Y)), ("",))), **marks)
-    draw(axes, panel, inches=inches, columns=columns)
+    draw(axes, panel, inches=inches)
     return axes
 
 
@@ -177,20 +171,20 @@ def test_names_of_groups_are_on_their_points_or_beside_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "columns", "inches", "area", "title", "below"),
+    ("n", "inches", "area", "title", "below"),
     [
-        (10, 1, 5.2, 14 * 1.625**2, [84, 64], [77, 77, 23]),
-        (4500, 1, 5.2, 2 * 1.625**2, [84, 64], [77, 77, 23]),
-        (1000, 4, 3.2, 9 * 0.6, [49, 49, 49], [47, 47, 47, 35]),
-        (20_000, 3, 3.2, 0.6, [49, 49, 49], [47, 47, 47, 35]),
+        (10, 5.2, 14 * 1.625**2, [84, 64], [77, 77, 23]),
+        (4500, 5.2, 2 * 1.625**2, [84, 64], [77, 77, 23]),
+        (1000, 3.2, 9, [64, 64, 19], [47, 47, 47, 35]),
+        (20_000, 3.2, 0.6, [64, 64, 19], [47, 47, 47, 35]),
     ],
 )
 def test_points_and_lines_follow_from_the_size(
-    n: int, columns: int, inches: float, area: float, title: list[int], below: list[int]
+    n: int, inches: float, area: float, title: list[int], below: list[int]
 ) -> None:
     """Many points are small, lines as long as the panel, and letters small in narrow ones."""
     Y = RNG.standard_normal((n, 2))
-    axes = shown(Y, columns=columns, inches=inches, title="word " * 30, below="below " * 30)
+    axes = shown(Y, inches=inches, title="word " * 30, below="below " * 30)
     assert axes.collections[0].get_sizes() == pytest.approx([area])
     assert [len(line) for line in axes.get_title().split("\n")] == title
     assert [len(line) for line in axes.get_xlabel().split("\n")] == below
