@@ -74,10 +74,6 @@ class Parameter:
         Whether None is allowed.
     counts : bool
         Whether the value is a number of points. Fits to a sample of the points use a proportionally smaller value.
-    added : bool
-        Whether the parameter was added after results had been stored under their ids. An id is a digest of
-        `Specification.to_dict`, which omits such a parameter while it has its default, so that the older ids do not
-        change.
     fixed : int, optional
         The number that "auto" and None stand for, if this number does not depend on the data.
 
@@ -92,7 +88,6 @@ class Parameter:
     below: float | None = None
     optional: bool = False
     counts: bool = False
-    added: bool = False
     fixed: int | None = None
 
     def check(self, name: str, value: object) -> Any:
@@ -200,22 +195,14 @@ def number(
     return _declare(default, Parameter(kind="number", doc=doc, **domain))
 
 
-def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
-    """Declare a field of a specification that is one of several words.
-
-    `added` says that the field was added after results had been stored. At its default, it is left out of the digest
-    that is a result's id, so that older ids do not change (`Parameter.added`).
-    """
-    return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
+def choice(default: str, doc: str, *words: str) -> Any:
+    """Declare a field of a specification that is one of several words."""
+    return _declare(default, Parameter(kind="word", doc=doc, words=words))
 
 
-def boolean(default: bool, doc: str, *, added: bool = False) -> Any:  # noqa: FBT001 # a default, not a switch
-    """Declare a field of a specification that is true or false.
-
-    `added` says that the field was added after results had been stored. At its default, it is left out of the digest
-    that is a result's id, so that older ids do not change (`Parameter.added`).
-    """
-    return _declare(default, Parameter(kind="boolean", doc=doc, added=added))
+def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a switch
+    """Declare a field of a specification that is true or false."""
+    return _declare(default, Parameter(kind="boolean", doc=doc))
 
 
 def mapping(doc: str) -> Any:
@@ -271,14 +258,8 @@ class Specification:
         return {"type": "object", "properties": members, "additionalProperties": False}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as a JSON-able dictionary, from which the ids of results are computed as digests.
-
-        Leaves out parameters that are None. Also leaves out parameters at their default that were added after results
-        had been stored (`Parameter.added`), because they would change the ids of these results.
-        """
-        idle = {item.name: item.default for item in fields(self) if item.metadata[_KEY].added}
-        values = asdict(self)
-        return {name: value for name, value in values.items() if value is not None and value != idle.get(name)}
+        """Return the parameters that are not None as a JSON-able dictionary, whose digest is in the ids of results."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

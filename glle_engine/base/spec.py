@@ -58,7 +58,6 @@ def standardize_parameter() -> Any:
         "Transform each feature before the search: to mean 0 and standard deviation 1 (zscore), or to median 0 and "
         "interquartile range 1 (robust), for features in different units.",
         *get_args(Standardize),
-        added=True,
     )
 
 
@@ -70,7 +69,6 @@ def metric_parameter(metrics: Any = Metric, doc: str = "") -> Any:
         "length 1 (cosine), centered rows scaled to length 1 (correlation), or one column for each level of integers "
         f"(hamming). With precomputed, the data are a matrix of distances.{doc}",
         *get_args(metrics),
-        added=True,
     )
 
 

@@ -169,10 +169,8 @@ def digest(data: NDArray[np.float64] | csr_array) -> str:
     return state.hexdigest()
 
 
-def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
-    """Raise `DataMismatchError` unless the digest of the data X is `data_sha256`; None accepts any data."""
-    if data_sha256 is None:
-        return
+def require_training_data(X: ArrayLike, data_sha256: str) -> None:
+    """Raise `DataMismatchError` unless the digest of the data X is `data_sha256`."""
     actual = digest(finite_data(X))
     if actual != data_sha256:
         raise DataMismatchError(

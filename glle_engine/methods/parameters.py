@@ -147,7 +147,6 @@ class GraphSpec(MethodSpec):
         "What to do if the neighbor graph falls into several parts: join them by the shortest edges between them, with "
         "a note (bridge), or raise an error (error).",
         *get_args(Disconnected),
-        added=True,
     )
 
     def graph(
@@ -180,7 +179,6 @@ class RaisingSpec(NeighborSpec):
         "connects it, with a note (neighbors), or raise an error (error).",
         "neighbors",
         "error",
-        added=True,
     )
 
     def neighbors(self, X: Data, on_progress: OnProgress) -> NDArray[np.int32]:

@@ -106,14 +106,14 @@ def extend(
     spec: FitSpec,
     *,
     n_points: int,
+    data_sha256: str,
     flatness: NDArray[np.float64] | None = None,
-    data_sha256: str | None = None,
     landmarks: NDArray[np.int32] | None = None,
 ) -> Extension:
     """Return the weights of new points (m, d) on a posterior's training data X (n, d), or on its landmarks.
 
     X and the new points may be sparse; with ``metric="precomputed"`` they are distances, X (n, n) and `new` (m, n).
-    `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are the posterior's attributes of these names.
+    `spec`, `n_points`, `data_sha256`, `flatness` and `landmarks` are the posterior's attributes of these names.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def extend(
     return replace(extension, neighbors=neighbors, distances=restore_distances(extension.distances, unit.exponent))
 
 
-def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
+def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str) -> Extension:
     """Return the weights of new points (m, d) on sparse training data X (n, d).
 
     `spec`, `n_points` and `data_sha256` are attributes of the posterior. Raises the errors of `extend`.

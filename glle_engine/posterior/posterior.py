@@ -103,8 +103,8 @@ class Posterior(PointResult):
         None with fixed neighborhoods.
     version : str
         The version of the engine that computed the fit.
-    data_sha256 : str or None
-        The digest of the training data (`glle_engine.base.validation.digest`); None in files of earlier versions.
+    data_sha256 : str
+        The digest of the training data (`glle_engine.base.validation.digest`).
     landmarks : (m,) int32, optional
         The rows of the landmarks, ascending; None if all points were fitted. With landmarks, all `neighbors` are
         landmarks; `order`, `pins` and `eigenvalues` belong to the eigenproblem of the m landmarks; and `embedding` has
@@ -125,7 +125,7 @@ class Posterior(PointResult):
     diagnostics: Diagnostics
     flatness: NDArray[np.float64] | None = None
     version: str = __version__
-    data_sha256: str | None = None
+    data_sha256: str = ""
     landmarks: NDArray[np.int32] | None = None
     center: NDArray[np.float64] | None = None
     scale: NDArray[np.float64] | None = None
@@ -322,8 +322,8 @@ class Posterior(PointResult):
             new,
             self.spec,
             n_points=self.n_points,
-            flatness=self.flatness,
             data_sha256=self.data_sha256,
+            flatness=self.flatness,
             landmarks=self.landmarks,
         )
 
@@ -412,7 +412,7 @@ class Posterior(PointResult):
             ),
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
-            data_sha256=head.get("data_sha256"),
+            data_sha256=head["data_sha256"],
             **{path: array for path, array in members.items() if "." not in path},
         )
 
@@ -463,7 +463,7 @@ def _require_arrays(posterior: Posterior) -> None:
     does not fit the parameters.
     """
     spec, distribution = posterior.spec, posterior.distribution
-    if not isinstance(posterior.data_sha256, str | None):
+    if not isinstance(posterior.data_sha256, str):
         raise npz.inconsistent(f"data_sha256 is {posterior.data_sha256!r:.50}, not a text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
     m = n if isinstance(spec.landmarks, str) else spec.landmarks

@@ -201,12 +201,12 @@ class PpcaSpec(MethodSpec):
 
     solver: str = choice(
         "closed-form", "The maximum in closed form, or by expectation maximization, which converges to it.",
-        "closed-form", "em", added=True,
+        "closed-form", "em",
     )  # fmt: skip
     prior: str = choice(
         "flat", "Prior of the columns of W: flat, or normal with an estimated precision for each column (ard: "
         "automatic relevance determination, Bayesian PCA), so that components that the data do not need become 0.",
-        "flat", "ard", added=True,
+        "flat", "ard",
     )  # fmt: skip
 
     def check_together(self) -> None:

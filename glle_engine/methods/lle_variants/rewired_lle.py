@@ -199,7 +199,6 @@ class SupervisedLleSpec(GraphSpec, LleSpec):
         "note; raise an error; or collapse each component onto a point.",
         *get_args(Disconnected),
         "collapse",
-        added=True,
     )
 
 

@@ -97,7 +97,6 @@ class DiffusionMapsSpec(RadiusSpec):
         doc="Whether the labels are groups of states, whose Markov chain is reported. The figure lumping then has the "
         "groups (for texts, numbers in the order of the sorted texts), the transition probabilities between groups, "
         "the eigenvalues of this chain, and its deviation, which is 0 if the sequence of groups is a Markov chain.",
-        added=True,
     )
 
     @property

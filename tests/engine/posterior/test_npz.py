@@ -147,6 +147,7 @@ def test_forged_arrays_are_refused(spec: dict[str, Any], name: str, change: Any,
         lambda head: {name: value for name, value in head.items() if name != "diagnostics"},
         lambda head: head | {"diagnostics": [1]},
         lambda head: head | {"data_sha256": 3},
+        lambda head: {name: value for name, value in head.items() if name != "data_sha256"},
         lambda _: [],
     ],
 )
