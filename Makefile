@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo          run the main job on real data; leaves pictures in out/"
 	@echo "make test          run the tests (some minutes)"
-	@echo "make coverage      run the tests and print the lines that they reach, by package"
+	@echo "make coverage      run the tests and print the lines that they reach, by file"
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
 	@echo "make setup         create .venv for developers, from requirements/dev.lock"
 	@echo "make lint          ruff, mypy --strict, import contracts, types of the page (NPM=required fails without npm)"
@@ -84,8 +84,7 @@ coverage: setup
 	rm -rf out/coverage
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage json --quiet -o out/coverage/report.json
-	$(BIN)/python -m qa.coverage out/coverage/report.json
+	$(BIN)/coverage report
 
 test-ui: setup $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)

@@ -8,8 +8,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
-
 from service.cli import BLAS_VARIABLES
 from tests.system.conftest import run_glle
 from worker.operations.embedded_redis import EmbeddedRedis, cache_server, queue_server
@@ -44,15 +42,11 @@ class Deployment:
     stack: ExitStack
     numbers: count[int] = field(default_factory=count)
 
-    def start(self, *arguments: str, **environment: str) -> Up:
-        """Start a `glle` command, such as ``serve``, with further environment variables; return the running process."""
+    def start(self, *arguments: str) -> Up:
+        """Start a `glle` command, such as ``serve``; return the running process."""
         log = Path(self.settings.data_dir).parent / f"{arguments[0]}-{next(self.numbers)}.log"
-        environment = {**self.settings.to_env(), **ONE_THREAD, "GLLE_API_PROCESSES": "1", **environment}
+        environment = {**self.settings.to_env(), **ONE_THREAD, "GLLE_API_PROCESSES": "1"}
         return self.stack.enter_context(run_glle(log, *arguments, **environment))
-
-    def api(self) -> httpx.Client:
-        """Start an API; return an HTTP client of it."""
-        return self.stack.enter_context(httpx.Client(base_url=self.start("serve", "--port", "0").url, timeout=60))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Requests that are sent again and again without retries, to see how a service answers during a fault or a burst."""
+"""Requests that are sent again and again without retries, to see how a service answers during a fault."""
 
 from __future__ import annotations
 

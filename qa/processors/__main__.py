@@ -2,8 +2,7 @@
 
 Environment variables select the kernels of another processor. Kernels whose instructions this processor lacks are
 skipped with a line; if the libraries ignore the variables, the run fails. Arguments are passed to pytest.
-`tests/engine/reproducibility/test_bits.py` compares the bits under all kernels, and `test_fleet.py` runs a service
-whose workers have different kernels.
+`tests/engine/reproducibility/test_bits.py` compares the bits under all kernels.
 """
 
 from __future__ import annotations
@@ -56,9 +55,7 @@ def main(arguments: list[str]) -> int:
     kernel, units = probe_kernels({})
     failed = []
     say("Bits under every setting.")
-    # The tests compare all settings, alone and in a service of workers that differ; `make test` tries a few fits.
-    fleet = str(Path(__file__).with_name("test_fleet.py"))
-    if run_tests([str(BITS), fleet, "-m", "", *arguments], {}):
+    if run_tests([str(BITS), "-m", "", *arguments], {}):
         failed.append("comparison of bits")
     settings = [Setting(name, {"OPENBLAS_CORETYPE": name}, needed, name) for name, needed in KERNELS.items()]
     settings.append(Setting("no wide vectors", {"NPY_DISABLE_CPU_FEATURES": " ".join(units)}, no_units=True))

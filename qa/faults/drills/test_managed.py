@@ -20,12 +20,9 @@ import redis
 
 from qa.faults.deployment import end_server
 from qa.load.running import Load, run
-from service.cli import doctor
 from service.cli.main import main
 from tests.conftest import until
 from tests.system.conftest import ROOT, fit_posterior, running, synthetic, wait_for_end
-from worker.base.settings import Settings
-from worker.connections.clients import connect_cache, connect_queue
 from worker.operations.embedded_redis import EmbeddedRedis
 
 if TYPE_CHECKING:
@@ -206,27 +203,3 @@ def test_every_operation_works_with_the_documented_rights(
         refused = denied_commands(servers)
     assert refused == []
     assert sum(count for (count,) in cuts) > 0
-
-
-def test_doctor_works_without_config(managed_servers: Managed) -> None:
-    """`glle doctor` works with the documented rights, and finds the eviction policies and the persistence."""
-    urls, servers, _ = managed_servers
-    settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
-    checks = {check.name: check.state for check in doctor.deployment(settings)}
-    assert (checks["queue server"], checks["cache policy"], checks["queue persistence"]) == ("ok", "ok", "ok")
-    assert denied_commands(servers) == []
-
-
-def test_rights_exclude_administration(managed_servers: Managed) -> None:
-    """The documented rights do not allow to empty or configure a server, nor to read another program's keys."""
-    urls, _, _ = managed_servers
-    settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
-    for client in (connect_queue(settings), connect_cache(settings)):
-        for command in ("FLUSHALL", "CONFIG GET *", "KEYS *", "SHUTDOWN", "ACL LIST", "DEBUG JMAP"):
-            with pytest.raises(redis.RedisError):
-                client.execute_command(*command.split())  # type: ignore[no-untyped-call] # untyped in redis-py
-        client.close()
-    queue = connect_queue(settings)
-    with pytest.raises(redis.exceptions.NoPermissionError):
-        queue.get("another:program")
-    queue.close()

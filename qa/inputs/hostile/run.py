@@ -1,4 +1,4 @@
-"""Upload handmade and randomly changed bodies, or parse them in processes of their own, and count what happens.
+"""Upload handmade and randomly changed bodies, and count what happens.
 
 The service runs in this process with small limits, so that small bodies reach the limits.
 """
@@ -6,9 +6,6 @@ The service runs in this process with small limits, so that small bodies reach t
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -24,12 +21,7 @@ from qa.inputs.hostile.bodies.tables import arrow_attacks, parquet_attacks
 from qa.inputs.hostile.bodies.text import csv_attacks, json_attacks
 from qa.inputs.hostile.case import KINDS, MAX_BODY, MAX_BYTES, Outcome, faults
 from service.app import create_app
-from service.uploads.limits import Limits
-from service.uploads.reading import Upload
-from service.uploads.sandbox import forkserver
-from service.uploads.sandbox.forkserver import table_of, write_table
 from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderProcesses
-from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.storage import mark
@@ -42,9 +34,6 @@ if TYPE_CHECKING:
 SERVER = "server"  # folder of the Redis server
 GOOD = b"x,y\n1,2\n3,4\n"
 ATTACKS = list(chain(npy_attacks(), npz_attacks(), csv_attacks(), json_attacks(), arrow_attacks(), parquet_attacks()))
-MEMORY, CPU_SECONDS = 2**28, 60  # limits of a process that parses a batch
-BATCH = 200  # mutated bodies of a process
-LIMITS = Limits(points=100_000, features=1000, inflated=2**26)
 
 
 class Service:
@@ -114,14 +103,13 @@ class Service:
 
 @dataclass
 class Row:
-    """Counts of what happened to the bodies for one reader; `deadly` lists mutants that ended a process."""
+    """Counts of what happened to the bodies for one reader."""
 
     cases: int = 0
     answers: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     peak: int = 0
     left: int = 0
-    deadly: list[int] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
 
@@ -146,66 +134,6 @@ def upload_all(service: Service, reader: str, seed: str, mutants: Iterable[int])
         body = mutant(seed, reader, number)
         judge(f"mutant {number} of {seed!r}", body, query_of(reader, body), is_accepted=None)
     return row
-
-
-def parse_in_batches(reader: str, seed: str, numbers: range) -> Row:
-    """Parse mutants in forked processes with limits, many in each, because a fork takes longer than parsing a body.
-
-    After a crash, another process continues with the mutant after the one that caused the crash.
-    """
-    row = Row()
-    while numbers:
-        batch, numbers = numbers[:BATCH], numbers[BATCH:]
-        answers, status = _parse_batch(reader, seed, batch)
-        row.cases += len(answers)
-        row.answers.update(answers)
-        row.bad += [
-            f"{reader} {batch[i]} of {seed!r}: {answer}" for i, answer in enumerate(answers) if answer[:3] == "500"
-        ]
-        if status:
-            row.cases += 1
-            row.answers[f"ended with {status}"] += 1
-            row.deadly.append(batch[len(answers)])
-            numbers = range(row.deadly[-1] + 1, numbers.stop)
-    return row
-
-
-def _parse_batch(reader: str, seed: str, numbers: range) -> tuple[list[str], int]:
-    """Fork a process that parses mutants; return the outcomes until it ended, and its exit status (0: all parsed)."""
-    come, go = os.pipe()
-    if not (pid := os.fork()):
-        code = forkserver.FAILED
-        try:
-            forkserver.restrict(MEMORY, CPU_SECONDS, 10 * CPU_SECONDS)
-            with os.fdopen(go, "w", buffering=1) as output:
-                for number in numbers:
-                    output.write(_parse(reader, mutant(seed, reader, number)) + "\n")
-            code = forkserver.DONE
-        except MemoryError:
-            code = forkserver.NO_MEMORY
-        finally:
-            os._exit(code)
-    os.close(go)
-    with os.fdopen(come) as answers:
-        lines = answers.read().splitlines()
-    return lines, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _parse(reader: str, body: bytes) -> str:
-    """Parse a body as a reader process does; return "table", the code of the problem, or "500" with the error."""
-    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
-        file.write(body)
-        file.seek(0)
-        try:
-            upload = Upload(KINDS[reader], "", query_of(reader, body), LIMITS, tempfile.gettempdir())
-            table_of(out, json.loads(json.dumps(write_table(out, upload.read(file, out)))))
-        except ProblemError as error:
-            return error.problem.code if error.problem.status < 500 else f"500 {error.problem.code}"
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 # counted as bad
-            return f"500 {error!r}".replace("\n", " ")
-        return "table"
 
 
 def table(rows: dict[str, Row]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qa.inputs.hostile.bodies.mutations import good, mutant, query_of
-from qa.inputs.hostile.case import KINDS, Outcome, faults
+from qa.inputs.hostile.case import KINDS, faults
 from qa.inputs.hostile.run import ATTACKS, Service
 
 if TYPE_CHECKING:
@@ -44,19 +44,3 @@ def test_mutated_bodies_are_tables_or_problems(service: Service, reader: str) ->
 
     mutants = [mutant("tests", reader, number) for number in range(15)]
     assert [faults(service.upload(reader, body, query_of(reader, body))) for body in mutants] == [[]] * 15
-
-
-def test_each_fault_is_reported() -> None:
-    """Each fault of an answer is reported separately."""
-    problem = "application/problem+json"
-    assert faults(Outcome(422, problem, "bad-cell", 0.1, 0, []), is_accepted=False) == []
-    wrong = [
-        (Outcome(500, problem, "internal-error", 0.1, 0, []), None),
-        (Outcome(422, "text/plain", "bad-cell", 0.1, 0, []), None),
-        (Outcome(422, problem, "bad-cell", 100.0, 0, []), None),
-        (Outcome(422, problem, "bad-cell", 0.1, 2**40, []), None),
-        (Outcome(422, problem, "bad-cell", 0.1, 0, ["incoming/x"]), None),
-        (Outcome(422, problem, "bad-cell", 0.1, 0, []), True),
-        (Outcome(201, "application/json", "", 0.1, 0, []), False),
-    ]
-    assert [len(faults(result, is_accepted=is_accepted)) for result, is_accepted in wrong] == [1] * len(wrong)

@@ -7,6 +7,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -79,6 +80,14 @@ def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
         until(lambda: fresh.get("/readyz").status_code == 200)
         assert fresh.get(posterior).status_code == 200
         assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
+
+
+def test_no_command_line_and_no_log_line_has_a_password(up: Up) -> None:
+    """The passwords of the embedded servers, which all processes know, are shown by none."""
+    passwords = [str(urlsplit(up.redis_url(name)).password) for name in ("GLLE_REDIS_URL", "GLLE_CACHE_URL")]
+    assert all(len(password) >= 32 for password in passwords)
+    shown = [up.log.read_text(), *(command_line(pid) for pid in up.tree())]
+    assert not any(password in text for password in passwords for text in shown)
 
 
 @pytest.mark.slow

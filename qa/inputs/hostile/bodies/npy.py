@@ -61,13 +61,10 @@ def npy_attacks() -> Iterator[Attack]:
         yield npy(f"the shape {shape}", npy_of_shape(shape, values=X.tobytes()))
     yield npy("a thousand dimensions", npy_of_shape("(" + "1," * 1000 + ")", values=bytes(8)))
     yield npy("Fortran that is no truth", npy_of_shape("(4, 3)", order="'yes'", values=X.tobytes()))
-    for descr in ("'|O'", "'O'", "('<f8', (3,))", "[('a', '<f8')]", "[('a', '|O')]", "'V2147483647'", "'<U500000000'"):
+    dtypes = ("'|O'", "('<f8', (3,))", "[('a', '|O')]", "'V2147483647'", "'<U500000000'", "'S0'", "'f8' * 9", "None")
+    for descr in dtypes:
         yield npy(f"the dtype {descr}", npy_of_shape("(4, 3)", descr, values=X.tobytes()))
-    others = ("'M8[ns]'", "'<c16'", "'S0'", "'<f16'", "'>f8, <f4'", "'f8' * 9", "None", "{'names': [], 'formats': []}")
-    for descr in others:
-        yield npy(
-            f"the dtype {descr}", npy_of_shape("(1, 6)", descr, values=X.tobytes()), is_accepted=descr == "'<f16'"
-        )
+    yield npy("the dtype of 16 bytes", npy_of_shape("(1, 6)", "'<f16'", values=X.tobytes()), is_accepted=True)
     for length in (2**32 - 1, 2**31, MAX_BODY - 2**11, 10_001):
         filled = b" " * (MAX_BODY - 2**11)
         yield npy(f"a header of {length:,} bytes", npy_with_header("{}", filled, announced=length, version=2))
@@ -92,10 +89,7 @@ def npy_attacks() -> Iterator[Attack]:
         yield npy(f"a header of {name}", npy_with_header(text, X.tobytes()))
     yield npy("a pickle", npy_of(np.array([[Payload()]], object), allow_pickle=True))
     yield npy("a pickle and nothing else", b"\x80\x04\x95cos\n_exit\n(I66\ntR.")
-    yield npy("a version that is none", npy_with_header("{}", version=1).replace(MAGIC + b"\1", MAGIC + b"\7"))
     yield npy("version 3", npy_with_header(_HEAD.format("'<f8'", "False", "(4, 3)"), X.tobytes(), version=3))
-    yield npy("values of half a byte less", npy_of(X)[:-1])
-    yield npy("fewer values than are announced", npy_of_shape("(1000000, 3)", values=X.tobytes()))
     yield npy("NaN everywhere", npy_of(np.full((1000, 1000), np.nan)))
     rows = MAX_BODY // 1000 - 1
     yield npy("a byte a value", npy_of_shape(f"({rows}, 1000)", "'|u1'", values=bytes(1000 * rows)), is_accepted=True)
@@ -121,9 +115,9 @@ def npz_of_names(*names: str) -> bytes:
     return zip_of(*((zipfile.ZipInfo(name), npy_of(X)) for name in names))
 
 
-def lying(body: bytes, place: int, length: int, value: int, *, of: bytes = b"PK\1\2") -> bytes:
-    """Return a zip file in which the field at `place` of the first record with the signature `of` is `value`."""
-    start = body.index(of) + place
+def lying(body: bytes, place: int, length: int, value: int) -> bytes:
+    """Return a zip file in which the field at `place` of the directory's first record is `value`."""
+    start = body.index(b"PK\1\2") + place
     return body[:start] + value.to_bytes(length, "little") + body[start + length :]
 
 
@@ -156,23 +150,6 @@ def zip64(body: bytes) -> bytes:
     huge = struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, 2**62, 2**62, 2**62, 0)
     locator = struct.pack("<4sIQI", b"PK\6\7", 0, place, 1)
     return body[:place] + huge + locator + body[place:]
-
-
-# Fields of a zip file's records: mark, and for each name its place, its length and lies about it.
-_FIELDS: dict[bytes, dict[str, tuple[int, int, tuple[int, ...]]]] = {
-    b"PK\1\2": {
-        **{name: (place, 4, (0, 7, 2**31, 2**32 - 1)) for name, place in (
-            ("packed size", 20), ("unpacked size", 24), ("check sum", 16), ("offset", 42)
-        )},
-        **{name: (place, 2, (65_535,)) for name, place in (
-            ("length of a name", 28), ("length of more", 30), ("length of a comment", 32), ("disk", 34)
-        )},
-    },
-    b"PK\3\4": {"packed size": (18, 4, (60_000,)), "unpacked size": (22, 4, (60_000,)),
-                "length of a name": (26, 2, (60_000,))},
-    b"PK\5\6": {"count": (10, 2, (60_000,)), "size": (12, 4, (60_000,)), "offset": (16, 4, (60_000,)),
-                "comment": (20, 2, (60_000,))},
-}  # fmt: skip
 
 
 def npz_attacks() -> Iterator[Attack]:
@@ -215,14 +192,9 @@ def npz_attacks() -> Iterator[Attack]:
     yield npz("a member twice", lambda: npz_of_names("data.npy", "dat2.npy").replace(b"dat2", b"data"))
     yield npz("a link", npz_with_symlink)
     yield npz("a directory of 64 bits", partial(zip64, good))
-    for mark, fields in _FIELDS.items():
-        for name, (place, length, values) in fields.items():
-            for value in values:
-                lie = partial(lying, good, place, length, value, of=mark)
-                yield npz(f"the {name} {value} after {mark!r}", lie, is_accepted=None)
+    for size in (0, 7, 2**31, 2**32 - 1):
+        yield npz(f"the unpacked size {size}", partial(lying, good, 24, 4, size), is_accepted=None)
     for method in (1, 9, 12, 14, 93, 99):
         yield npz(f"the packing {method}", partial(lying, good, 10, 2, method))
     yield npz("encrypted", partial(lying, good, 8, 2, 1))
-    yield npz("nothing but an end", lambda: b"PK\5\6" + bytes(18))
     yield npz("ends without end", lambda: b"PK\5\6" * 2**20)
-    yield npz("no zip", lambda: b"PK\3\4" + bytes(1000))
