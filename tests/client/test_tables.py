@@ -21,10 +21,13 @@ from glle.inputs import upload_of
 from glle.reading import read_points
 from glle_engine.base.errors import GlleError
 from tests.client.answers import DATASET, Service, Stream, job, posterior
+from tests.service.routes.posteriors.conftest import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from worker.stores import Stores
 
 
 WHEN = pd.date_range("2024-01-01", periods=4, freq="h")
@@ -166,6 +169,35 @@ def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: h
         assert dataset.arrays()["ids"].tolist() == kept
     values = table[["a", "b", "c"]].dropna().to_numpy()
     np.testing.assert_array_equal(points.X, values)
+
+
+def test_results_of_a_service_have_notices_index_and_blocks_of_their_table(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each result says which rows were dropped; an audit is that of the library, and the job of a fit has the fit."""
+    monkeypatch.setattr(stores.queue, "enqueue", lambda created: finish(stores, created.id))
+    options: Any = {"labels": "cluster", "missing": "drop"}
+    whole = GAPS.dropna().assign(who=np.arange(N - 2) // 2)
+    audited: Any = {"method": "pca", "labels": "cluster", "blocks": "who", "standardize": "zscore"}
+    with glle.Client(str(client.base_url), progress=False) as service:
+        embedding, fitted = service.embed(GAPS, "pca", **options), service.fit(GAPS, n_neighbors=6, **options)
+        results = [
+            embedding,
+            embedding.transform(GAPS, **options),
+            service.audit(GAPS, method="pca", **options),
+            service.compare(GAPS, ["pca"], **options),
+        ]
+        for result in results:
+            assert "2 of 40 rows" in " ".join(note.message for note in result.notes)
+            assert list(result.index) == list(whole.index)
+        assert list(glle.frame(fitted).index) == list(whole.index)
+        assert service.job(str(fitted.metadata["job"])).result() == fitted
+        audit = service.audit(whole, **audited)
+    direct = glle.audit(whole, **audited)
+    assert direct.groups is not None
+    assert audit.groups == direct.groups.to_dict()
+    assert (audit.level, audit.verdict, audit.remains) == (direct.level, direct.verdict, direct.remains)
+    assert (audit.neighbors != direct.neighbors).nnz == 0
 
 
 def test_a_table_is_embedded_in_one_call() -> None:

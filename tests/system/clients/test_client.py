@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import tracemalloc
 import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import glle_engine
-from glle import AsyncClient, Client, InvalidRequestError, frame
-from glle_engine import manifolds
+from glle import Client
 from glle_engine.reliability.calibration import calibrate
 
 if TYPE_CHECKING:
@@ -58,61 +55,6 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
     assert len(caught) == bool(calibrated.notes)
     assert at_auto.tobytes() == posterior.draw(1, scale=calibrated.scale).tobytes()
     assert set(roll.arrays()) == {"data", "coordinates"}
-
-
-def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> None:
-    """Each result says which rows were dropped; new points may have their columns in any order."""
-    values = manifolds.make("s_curve", 60, seed=2).X
-    table = pd.DataFrame(values, columns=["x", "y", "z"]).assign(kind=["a", "b"] * 30)
-    table.loc[3, "x"] = np.nan
-    posterior, embedding = glle.fit(table, missing="drop"), glle.embed(table, "pca", missing="drop")
-    audit = glle.audit(table, method="pca", missing="drop")
-    compared = glle.compare(table, ["pca", "lle"], missing="drop")
-    placed = embedding.transform(table, missing="drop")
-    kept = [row for row in range(60) if row != 3]
-    for result in (embedding, audit, compared, placed):
-        assert "1 of 60 rows" in " ".join(note.message for note in result.notes)
-        assert list(result.index) == kept
-    for shown in (posterior, posterior.summary(4, scale=1.0), embedding, audit):
-        assert list(frame(shown).index) == kept
-    assert audit.groups.names == ["a", "b"]
-    for fitted in (posterior, embedding):
-        some, mixed = fitted.transform(table[:3]), fitted.transform(table[["z", "kind", "x", "y"]][:3])
-        np.testing.assert_array_equal(some.embedding, mixed.embedding)
-        with pytest.raises(InvalidRequestError, match="missing: 'x'; unknown: 'w'"):
-            fitted.transform(table.rename(columns={"x": "w"})[:3])
-
-
-def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
-    """A job object gives its result and state, and can be cancelled."""
-    posterior = glle.fit(glle.synthetic("s_curve", N, seed=3))
-    job = posterior.start_draws(3, seed=41)
-    assert job.result(timeout=60).shape == (3, N, 2)
-    assert glle.job(job.id).wait().status == "succeeded"
-    assert job.id in {listed.id for listed in glle.jobs(kind="draws", status="succeeded")}
-    assert job.cancel().status == "succeeded"
-    fit = glle.job(posterior.metadata["job"])
-    assert fit.result() == posterior
-    long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
-    assert long.cancel().status in {"cancelling", "cancelled"}
-
-
-def test_awaited_fits_run_side_by_side(up: Up) -> None:
-    """Two concurrent fits with draws give the bits of the blocking client."""
-    X = manifolds.make("swiss_roll", N, seed=15).X
-
-    async def main() -> list[bytes]:
-        async with AsyncClient(up.url) as glle:
-            roll = await glle.dataset(X)
-            fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10)]
-            posteriors = await asyncio.gather(*fits)
-            assert {posterior.id for posterior in posteriors} <= {listed.id async for listed in glle.posteriors()}
-            batches = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
-            return [draws.tobytes() for draws in batches]
-
-    awaited = asyncio.run(main())
-    with Client(up.url) as glle:
-        assert awaited == [glle.fit(X, n_neighbors=k).draws(2).tobytes() for k in (8, 10)]
 
 
 def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from glle import Client
 from service.cli import main
 from tests.conftest import until
 from tests.processes import command_line
@@ -55,31 +52,6 @@ def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Cl
     assert replacement != first
     assert answers_alone(replacement)
     new.close()
-
-
-def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
-    """After kill -9 of all API processes and of the queue server, the same address serves the same records.
-
-    A client that waits for a job meanwhile gets its draws.
-    """
-    posterior = fit_posterior(client, synthetic(client, 2000, seed=14))
-    killed = up.apis()
-    with Client(up.url) as waiting, ThreadPoolExecutor(1) as pool:
-        draws = pool.submit(waiting.posterior(posterior.rpartition("/")[2]).draws, 300, seed=5)
-        until(lambda: any(job.status == "running" for job in waiting.jobs(kind="draws")))
-        for api in killed:
-            os.kill(api, signal.SIGKILL)
-        assert draws.result(timeout=60).shape == (300, 2000, 2)
-    until(lambda: up.apis() and not set(killed) & set(up.apis()))
-    with httpx.Client(base_url=up.url, timeout=60) as fresh:
-        assert fresh.get(posterior).status_code == 200
-        time.sleep(1.1)  # appendfsync everysec: writes older than one second are on disk
-        server = up.children("valkey-server")[0]
-        os.kill(server, signal.SIGKILL)
-        until(lambda: len(up.children("valkey-server")) == 2 and server not in up.children("valkey-server"))
-        until(lambda: fresh.get("/readyz").status_code == 200)
-        assert fresh.get(posterior).status_code == 200
-        assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
 
 
 def test_no_command_line_and_no_log_line_has_a_password(up: Up) -> None:

@@ -87,14 +87,6 @@ def test_a_task_beyond_its_memory_names_the_limit(
     require_limit(run_job(small, kind, request_, n)["error"])
 
 
-def test_a_method_of_a_comparison_beyond_its_memory_names_the_limit(small: httpx.Client) -> None:
-    """The row of the method beyond the limit has the problem; the row of the other method has its embedding."""
-    job = run_job(small, "comparisons", {"methods": [{"method": "pca"}, LARGE], "audit": False}, 1000)
-    other, large, *_ = small.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
-    require_limit(large["problem"])
-    assert other["problem"] is None
-
-
 @contextmanager
 def cgroup(pids: list[int], nbytes: int) -> Iterator[None]:
     """Limit the memory of processes, and of what they fork, as a container does; skip where that is not possible."""
