@@ -36,7 +36,7 @@ FILLED = "of the service"  # a default of the client that leaves a parameter out
 OWN = {
     *("self", "X", "Y", "data", "dataset", "spec", "neighbors", "coordinates", "embedding", "posterior", "missing"),
     *("on_progress", "verbose", "executor", "threads", "halves", "embed_halves", "is_own_map", "names", "ids"),
-    *("id_names", "obsm", "priority", "timeout", "out", "dtype", "points", "random_state", "index", "scales", "json"),
+    *("id_names", "obsm", "timeout", "out", "dtype", "points", "random_state", "index", "scales", "json"),
     *("url", "help", *(types.UploadOptions.__annotations__.keys() - {"labels"})),
 }
 # What differs on purpose, with the reason that the page has.

@@ -26,7 +26,6 @@ from service.submission.planning import (
     classes_for_audit,
     map_of_plan,
     plan_to_audit,
-    resampled_priority,
 )
 from service.submission.validation import (
     audited_coordinates,
@@ -49,7 +48,7 @@ from worker.analyses.posterior_analyses import (
 from worker.jobs.store import Job
 from worker.records import sharding
 from worker.records.cache_entry import file_bytes
-from worker.records.job import Priority, is_quick_fit
+from worker.records.job import is_quick_fit
 from worker.storage.posteriors import PosteriorRecord, spec_of
 from worker.stores import Stores
 
@@ -224,8 +223,7 @@ def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> 
     if spec.calibrated and stores.posteriors.calibration(record.id) is None:
         parts = shards_of(spec, "half-samples", REFIT_SHARE * record.seconds * HALF_SAMPLES)
         return analysis_job(stores, spec, posterior=record.id, parts=parts)
-    priority: Priority = "interactive" if _is_quick(record, spec.n_draws) else "batch"
-    return analysis_job(stores, spec, posterior=record.id, priority=priority)
+    return analysis_job(stores, spec, posterior=record.id, short=_is_quick(record, spec.n_draws))
 
 
 def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
@@ -261,7 +259,7 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn) -> Job:
     record = require_posterior(stores, id_)
     require_calibratable(record)
     spec = CalibrationSpec(**body.model_dump())
-    return analysis_job(stores, spec, posterior=id_, short=False)
+    return analysis_job(stores, spec, posterior=id_)
 
 
 def _audit(stores: Stores, body: AuditIn) -> Job:
@@ -272,7 +270,7 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
     """
     map_: dict[str, Any] = {}
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
-    priority: Priority = "interactive"
+    plan: Plan | None = None
     points: Array | None = None
     source = body.dataset
     if body.posterior is not None:
@@ -285,7 +283,6 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         _refuse_space("embedding", space)
         source, plan = recipe.dataset, Plan.from_method(recipe.method, recipe.parameters)
         map_ = {"embedding": recipe.id, "recipe": asdict(recipe)}
-        priority = resampled_priority(stores.datasets.fetch(source), plan)
     assert source is not None
     dataset = stores.datasets.fetch(source)
     if body.coordinates is not None:
@@ -296,7 +293,8 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
         map_ |= map_of_plan(source, plan, space, has_coordinates=body.coordinates is not None)
-        priority = resampled_priority(dataset, plan)
+    if plan is not None:
+        plan.require_resamplable(dataset)
     n = dataset.n
     require_neighbors(body.score_neighbors, n)
     require_storage(stores, file_bytes((n, 20 * body.score_neighbors)), f"The audit of {n:,} points")
@@ -309,7 +307,8 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         score_neighbors=body.score_neighbors,
         seed=body.seed,
     )
-    return analysis_job(stores, spec, posterior=body.posterior, priority=priority, points=points)
+    short = plan is None or plan.is_short(n)
+    return analysis_job(stores, spec, posterior=body.posterior, short=short, points=points)
 
 
 def _refuse_space(kind: str, space: dict[str, Any]) -> None:

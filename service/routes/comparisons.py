@@ -19,7 +19,6 @@ from service.submission.planning import (
     classes_for_audit,
     map_of_plan,
     plan_to_audit,
-    resampled_priority,
     scores_to_compute,
 )
 from service.submission.validation import require_not_all_equal, require_storage
@@ -165,7 +164,7 @@ def _comparison(
         try:
             plan.require_possible(stores, dataset, labels=judged.labels is not None)
             if body.audit:
-                resampled_priority(dataset, plan)
+                plan.require_resamplable(dataset)
                 row["audit"] = AuditSpec(
                     dataset=dataset.id, **map_of_plan(dataset.id, plan, space), **audited
                 ).to_dict()

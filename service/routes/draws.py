@@ -40,7 +40,6 @@ from service.submission.validation import (
     require_calibratable,
     require_drawable,
     require_posterior,
-    require_quick,
     require_sample,
     require_storage,
 )
@@ -52,7 +51,6 @@ from worker.records import sharding
 from worker.records.cache_entry import Entry, file_bytes
 from worker.records.draws import AUTO, QUICK_SECONDS, DrawAddress, DrawsSpec
 from worker.records.ids import digest
-from worker.records.job import Priority
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
@@ -231,7 +229,7 @@ async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddres
     """
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
-    submit = partial(_enqueue, stores, record, spec, "interactive")
+    submit = partial(_enqueue, stores, record, spec)
 
     def find() -> Entry | None:
         entry = stores.results.find(spec.result_key(record.id, 0))
@@ -290,12 +288,10 @@ def _weights_job(stores: Stores, record: PosteriorRecord, spec: WeightsSpec) -> 
     shape = (record.n, record.spec["n_neighbors"])
     require_storage(stores, file_bytes(shape, shape), f"The weights of {record.n:,} points")
     is_quick = record.single_draw_seconds <= QUICK_SECONDS
-    priority: Priority = "interactive" if is_quick else "batch"
-    return analysis_job(stores, spec, posterior=record.id, priority=priority)
+    return analysis_job(stores, spec, posterior=record.id, short=is_quick)
 
 
 def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
-    priority = body.priority
     record = require_posterior(stores, id_)
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
     draws = body.model_dump(include={"n_draws", "first", "seed", "source", "align"})
@@ -303,9 +299,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
     if spec.is_auto:
         require_calibratable(record, body.source)
     require_sample(stores, record, body.source, first=body.first, n_draws=body.n_draws, scales=len(spec.scales))
-    if priority == "interactive":
-        require_quick(spec, sharding.SHARD_SECONDS)
-    return _enqueue(stores, record, spec, priority)
+    return _enqueue(stores, record, spec)
 
 
 def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
@@ -324,18 +318,21 @@ def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) 
     )
 
 
-def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, priority: Priority) -> Job:
-    """Return the job that makes draws: an equal one that is open or whose draws are stored, else a new one."""
+def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
+    """Return the job that makes draws: an equal one that is open or whose draws are stored, else a new one.
+
+    It begins as interactive if the draws take no longer than a shard, and need no calibration of their scale first.
+    """
+    is_short = not spec.is_auto and spec.seconds <= sharding.SHARD_SECONDS
     calibrated = calibrated_spec(stores, record.id, spec)[0]
     is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(
         stores,
-        priority,
         kind="draws",
         claim=digest(record.id, spec.to_dict()),
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
         reuse=OPEN_OR_DONE if is_stored else JOINABLE,
-        short=priority == "interactive" and record.single_draw_seconds <= QUICK_SECONDS,
+        short=is_short and record.single_draw_seconds <= QUICK_SECONDS,
     )

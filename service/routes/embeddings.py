@@ -204,7 +204,7 @@ def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
         raise no_map(f"{embedder.title} with metric={metric!r}")
     require_storage(stores, file_bytes((m, parameters.n_components)), f"The positions of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
-    return analysis_job(stores, spec, posterior=None, priority="interactive", points=points)
+    return analysis_job(stores, spec, posterior=None, short=True, points=points)
 
 
 def _embed(stores: Stores, body: EmbeddingIn) -> Job:
@@ -218,5 +218,4 @@ def _embed(stores: Stores, body: EmbeddingIn) -> Job:
     if not (stores.has_embedding(spec.recipe.id) or stores.has_result(spec, dataset.id)):
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
-    priority = plan.priority(dataset.n)
-    return analysis_job(stores, spec, posterior=None, priority=priority)
+    return analysis_job(stores, spec, posterior=None, short=plan.is_short(dataset.n))

@@ -38,7 +38,7 @@ from service.submission.validation import (
     require_within,
 )
 from worker.jobs.store import Job
-from worker.records.job import Priority, is_quick_fit
+from worker.records.job import is_quick_fit
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord, posterior_id, recorded_parameters
 from worker.stores import Stores
@@ -196,7 +196,6 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
-    priority: Priority = "interactive" if is_quick_fit(dataset.n, dataset.d, parameters) else "batch"
 
     if (record := stores.posteriors.get(id_)) is not None:
         return record
@@ -204,7 +203,8 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
     require_storable(stores, dataset.n, spec)
     require_not_all_equal(stores, dataset)
     fields = {"dataset": dataset.id, "spec": parameters}
-    return submit_job(stores, priority, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
+    short = is_quick_fit(dataset.n, dataset.d, parameters)
+    return submit_job(stores, kind="fit", claim=id_, posterior=id_, spec=fields, total=1, short=short)
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:

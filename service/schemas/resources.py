@@ -124,9 +124,6 @@ class DrawsIn(CommandIn):
     )
     source: Source = Field(default="posterior", description="Distribution of the weights to draw from.")
     align: Align = Field(default="procrustes", description="Whether to rotate to the reference embedding.")
-    priority: Priority = Field(
-        default="batch", description="interactive draws do not wait for batches; they may take no longer than a shard."
-    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -20,7 +20,6 @@ from worker.records import sharding
 from worker.records.cache_entry import Entry
 from worker.records.dataset import Array
 from worker.records.ids import DEFAULT
-from worker.records.job import Priority
 from worker.records.sharding import PartsSharding
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -121,14 +120,12 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
         return await wait_for_outcome(stores.endings, job.id, now, wait)
 
 
-def submit_job(stores: Stores, priority: Priority, *, short: bool | None = None, **fields: Any) -> Job:
+def submit_job(stores: Stores, **fields: Any) -> Job:
     """Create and queue a job, or return the job of an equal request, which has the same text `claim`.
 
-    `fields` are arguments of `JobStore.create`, `claim` among them. `short` says whether the job begins in the queue of
-    interactive tasks; by default it does if `priority` is interactive.
+    `fields` are arguments of `JobStore.create`, `claim` among them.
     """
-    short = priority == "interactive" if short is None else short
-    job, created = stores.jobs.create(priority=priority, short=short, **fields)
+    job, created = stores.jobs.create(**fields)
     if created:
         stores.queue.enqueue(job)
     stores.queue.require_replicated(job.id)  # checked for an existing job, too, which may be only a moment old
@@ -140,23 +137,20 @@ def analysis_job(
     spec: AnalysisSpec,
     *,
     posterior: str | None,
-    priority: Priority = "batch",
     points: Array | None = None,
-    short: bool | None = None,
+    short: bool = False,
     parts: PartsSharding | None = None,
 ) -> Job:
     """Return the job of an analysis: an equal one that is open or whose result is stored, else a new one.
 
     `points` are the inline points of the request, if any. `short` says whether the job begins in the queue of
-    interactive tasks; by default it does if `priority` is interactive. `parts` divides a long analysis among all live
-    workers (see `shards_of`); such a job is never short.
+    interactive tasks. `parts` divides a long analysis among all live workers (see `shards_of`).
     """
     subject = posterior or spec.to_dict()["dataset"]
     for recipe in recipes_of(spec):
         stores.embeddings.request(recipe, spec.key(subject))
     return submit_job(
         stores,
-        priority,
         kind=spec.kind,
         claim=spec.key(subject),
         posterior=posterior,
@@ -164,7 +158,7 @@ def analysis_job(
         total=spec.total,
         reuse=OPEN_OR_DONE if stores.has_result(spec, subject) else JOINABLE,
         points=points,
-        short=short if parts is None else False,
+        short=short,
         parts=parts,
     )
 

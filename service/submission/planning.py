@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from glle_engine.methods import Method, MethodSpec
     from service.schemas.analyses import ScoredIn
     from worker.base.settings import Settings
-    from worker.records.job import Priority
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
@@ -84,13 +83,16 @@ class Plan:
         shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_arrays else [])]
         require_storage(stores, file_bytes(*shapes), f"The embedding of {n:,} points")
 
-    def priority(self, n: int) -> Priority:
-        """Return ``interactive``, or ``batch`` if the embedding may exceed the time or memory of an interactive task.
+    def require_resamplable(self, dataset: Dataset) -> None:
+        """Raise `GlleError` if the method cannot embed random halves of the data set, which an audit needs."""
+        require_resamplable(dataset.n, dataset.d, self.method, self.spec)
+
+    def is_short(self, n: int) -> bool:
+        """Return whether embedding n points is expected to keep within the time and memory of an interactive task.
 
         An interactive task that exceeds its time or memory goes on, or starts again, as a batch task.
         """
-        is_long = self.method.compiles or MEMORY_FACTOR * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
-        return "batch" if is_long else "interactive"
+        return not self.method.compiles and MEMORY_FACTOR * self.method.least_bytes(n, self.spec) <= INTERACTIVE_BYTES
 
     def require_memory(self, n: int, settings: Settings) -> None:
         """Raise `ProblemError` (``too-much-memory``) if the method's arrays for n points exceed the limit of a task."""
@@ -139,15 +141,6 @@ def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, has_coordina
         return {"method": plan.method.name, "parameters": plan.parameters, **space}
     recipe = Recipe(dataset=dataset, method=plan.method.name, parameters=plan.parameters)
     return {"embedding": recipe.id, "recipe": asdict(recipe)}
-
-
-def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
-    """Return the priority of a job that audits a method's map.
-
-    Raises `GlleError` if the method cannot embed random halves of the data, which an audit needs.
-    """
-    require_resamplable(dataset.n, dataset.d, plan.method, plan.spec)
-    return plan.priority(dataset.n)
 
 
 def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:

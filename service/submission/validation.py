@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from service.schemas.analyses import PointsIn
     from worker.jobs.store import Job
     from worker.records.dataset import Array
-    from worker.records.draws import DrawsSpec
     from worker.storage.datasets import Dataset
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
@@ -211,20 +210,6 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
     except ProblemError as error:
         remedy = "Fit fewer points, or use fewer neighbors; or: " + error.problem.remedy
         raise ProblemError(replace(error.problem, remedy=remedy)) from error
-
-
-def require_quick(spec: DrawsSpec, seconds: float) -> None:
-    """Raise `ProblemError` if the draws may take more than `seconds`, because other jobs would wait for them."""
-    if spec.is_auto or spec.seconds > seconds:
-        reason = "their scale may need a calibration first" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
-        raise refuse(
-            "not-interactive",
-            422,
-            f"{spec.total:,} draws of {spec.n:,} points cannot be interactive: {reason}.",
-            f"Leave {Way('priority')} out, or use less than {seconds:g} s of draws at scales that are numbers.",
-            seconds=round(spec.seconds, 3),
-            allowed=seconds,
-        )
 
 
 def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:

@@ -3,7 +3,6 @@
 A script runs atomically, so readers always see a consistent record. The script that ends a job publishes the job's id.
 """
 
-from worker.base.versions import MEMBER, SCHEMA
 from worker.observability.counters import BUCKETS, SEPARATOR
 from worker.observability.counters import KEY as COUNTS
 from worker.records.job import FIELDS, PARTS
@@ -90,16 +89,6 @@ if is[1] then drop(ARGV[1], is[2] .. ' ' .. ARGV[5]) end
 return 1
 """
 
-# Raises the priority of the open job with the key `record` if a request that shares the job has a higher priority.
-_SHARE = f"""
-local function share(record, priority)
-  local is = redis.call('HMGET', record, 'status', '{MEMBER}')
-  if is[2] ~= '{SCHEMA}' then return end
-  if is[1] ~= 'queued' and is[1] ~= 'running' then return end
-  if priority == 'interactive' then redis.call('HSET', record, 'priority', priority) end
-end
-"""
-
 # Creates a job, unless an equal request has created a job that can be shared: then returns this job. Equal requests
 # have one claim: a key with the id of the job that was created last for these requests.
 # KEYS: the claim; the record of the new job.
@@ -109,36 +98,33 @@ end
 #   3  the text that stands for the new job in the sorted set of the tenant's jobs (`INDEX`): time of creation and id
 #   4  seconds until the claim, by which equal requests find this job, expires
 #   5  statuses in which a job can be shared, with commas between and around
-#   6  priority
-#   7  limit of the tenant's open jobs (see `may_hold`)
-#   8  limit of the open jobs of all tenants
-#   9  limit of the bytes of the tenant's ended records; 0: unlimited
-#  10  1 if the server is full, otherwise 0
-#  11  tenant
-#  12  present time, in milliseconds since 1970
-#  13  and later: fields and values of the record
+#   6  limit of the tenant's open jobs (see `may_hold`)
+#   7  limit of the open jobs of all tenants
+#   8  limit of the bytes of the tenant's ended records; 0: unlimited
+#   9  1 if the server is full, otherwise 0
+#  10  tenant
+#  11  present time, in milliseconds since 1970
+#  12  and later: fields and values of the record
 # Returns the id and the `FIELDS` of the job, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. A creation also
 # removes up to `MAX_REMOVED_RECORDS` expired or surplus records.
 CREATE = f"""
-{_SHARE}
 {_LISTS}
 local holder = redis.call('GET', KEYS[1])
 if holder then
   local status = redis.call('HGET', ARGV[1] .. holder, 'status')
   if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then
-    share(ARGV[1] .. holder, ARGV[6])
     return {{holder, redis.call('HMGET', ARGV[1] .. holder, {_FIELDS})}}
   end
 end
-local tenant = ARGV[11]
-local reached = ARGV[10] == '1' and '{ROOM}' or refusal(tenant, tonumber(ARGV[7]), tonumber(ARGV[8]))
+local tenant = ARGV[10]
+local reached = ARGV[9] == '1' and '{ROOM}' or refusal(tenant, tonumber(ARGV[6]), tonumber(ARGV[7]))
 if reached then return {{reached}} end
-trim(tenant, ARGV[12], tonumber(ARGV[9]), {MAX_REMOVED_RECORDS})
+trim(tenant, ARGV[11], tonumber(ARGV[8]), {MAX_REMOVED_RECORDS})
 redis.call('SADD', list(tenant, 'open'), ARGV[2])
 redis.call('SADD', '{ALL_OPEN}', ARGV[2])
 redis.call('SADD', '{TENANTS}', tenant)
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], 'priority', ARGV[6], 'claim', KEYS[1], unpack(ARGV, 13))
+redis.call('HSET', KEYS[2], 'claim', KEYS[1], unpack(ARGV, 12))
 redis.call('ZADD', list(tenant, 'jobs'), 0, ARGV[3])
 count_entered(redis.call('HGET', KEYS[2], 'kind'), 'queued')
 return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}

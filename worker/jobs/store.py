@@ -37,7 +37,6 @@ from worker.records.job import (
     POINTS,
     Job,
     Kind,
-    Priority,
     Status,
     job_key,
     job_of,
@@ -131,7 +130,6 @@ class JobStore:
         spec: dict[str, Any],
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
-        priority: Priority = "batch",
         parts: PartsSharding | None = None,
         points: Array | None = None,
         short: bool = False,
@@ -149,8 +147,6 @@ class JobStore:
             Id of the posterior that the job fits or uses, if any.
         total
             Number of steps of the job's progress.
-        priority
-            Priority of this request; a shared job gets the highest priority of its requests.
         parts
             Division of an analysis into shards; None for one task. A draws job is divided by its specification.
         points
@@ -182,7 +178,7 @@ class JobStore:
         raw, *record = self._create(
             keys=[self._claim(claim), job_key(new)],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", priority,
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},",
                 self.limit(), MAX_JOBS, quota.records, int(self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],

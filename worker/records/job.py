@@ -1,8 +1,4 @@
-"""The record of a job, and which fits are short enough to begin in the queue of interactive tasks.
-
-Equal requests share one job, which has the highest priority among the requests. The priority does not change the
-result.
-"""
+"""The record of a job, and which fits are short enough to begin in the queue of interactive tasks."""
 
 from __future__ import annotations
 
@@ -74,8 +70,6 @@ class Job:
         Time of the record's last change, milliseconds since 1970.
     since, base
         Start of the current stage in milliseconds since 1970, and the value of `done` at that time.
-    priority
-        ``interactive`` for work of a few seconds, which goes before ``batch``.
     queue
         RQ queue of the job's tasks: ``glle-interactive`` or ``glle-batch``.
     is_inline
@@ -100,11 +94,15 @@ class Job:
     touched: int
     since: int
     base: int
-    priority: Priority = "batch"
     tenant: str
     queue: str
     is_inline: bool = False
     parts: PartsSharding | None = None
+
+    @property
+    def priority(self) -> Priority:
+        """``interactive`` for work of a few seconds, which does not wait for ``batch`` work."""
+        return "interactive" if self.queue == INTERACTIVE else "batch"
 
     @property
     def sharding(self) -> DrawsSpec | PartsSharding | None:

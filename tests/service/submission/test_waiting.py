@@ -14,7 +14,7 @@ from service.submission import waiting
 from service.submission.jobs import wait_until_ended
 from service.submission.planning import Plan
 from service.submission.waiting import wait_for_outcome
-from tests.conftest import in_turn, until
+from tests.conftest import until
 from tests.service.conftest import check_problem, upload
 from tests.service.tenants import serve_stores
 from worker.execution import tasks
@@ -178,26 +178,17 @@ def test_a_posterior_waits_for_its_fit(client: httpx.Client, app: FastAPI) -> No
 
 
 def test_interactive_jobs_precede_batches(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Single draws and small interactive requests precede batches."""
-    batch = client.post(posterior + "/draws", json={"n_draws": 8}).json()
+    """Draws, fits and summaries that take little time precede batches: long ones, and those that need a calibration."""
+    batch = client.post(posterior + "/draws", json={"n_draws": 800}).json()
+    auto_batch = client.post(posterior + "/draws", json={"n_draws": 8, "scale": "auto"}).json()
     single = client.get(posterior + "/draws/5?wait=0").json()
-    few = client.post(posterior + "/draws", json={"n_draws": 8, "seed": 1, "priority": "interactive"}).json()
+    few = client.post(posterior + "/draws", json={"n_draws": 8}).json()
     small = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
     summary = client.get(posterior + "/summary?wait=0&scale=1").json()
     auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
-    jobs = (single, few, small, summary, batch, calibrated, auto)
-    assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
+    jobs = (single, few, small, summary, batch, auto_batch, calibrated, auto)
+    assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 4]
     queues = [stores.jobs.fetch(job["id"]).queue for job in jobs]
-    assert queues == [*[INTERACTIVE] * 4, *[BATCH] * 3] == sorted(queues, key=QUEUES.index)
-    assert [Plan.from_method("isomap", {}).priority(n) for n in (100, 10_000)] == ["interactive", "batch"]
-    same = client.post(posterior + "/draws", json={"n_draws": 8, "priority": "interactive"}).json()
-    assert (same["id"], same["priority"]) == (batch["id"], "interactive")
-
-
-def test_a_long_job_is_not_interactive(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Draws that would delay other jobs cannot be interactive."""
-    for body in ({"n_draws": 800}, {"n_draws": 8, "scale": "auto"}):
-        answer = client.post(posterior + "/draws", json={**body, "priority": "interactive"})
-        check_problem(answer, 422, "not-interactive")
-    assert in_turn(stores) == []
+    assert queues == [*[INTERACTIVE] * 4, *[BATCH] * 4] == sorted(queues, key=QUEUES.index)
+    assert [Plan.from_method("isomap", {}).is_short(n) for n in (100, 10_000)] == [True, False]

@@ -175,12 +175,6 @@ def test_the_end_of_a_job_is_counted_once(stores: Stores) -> None:
     assert stores.counts.read()[1][SERIES, "draws", "succeeded"].seconds < 60
 
 
-def test_a_shared_job_has_the_highest_priority_of_its_requests(stores: Stores) -> None:
-    """An interactive request promotes a batch; a later batch request does not demote the job."""
-    shared = [create(stores, priority=priority)[0].priority for priority in ("batch", "interactive", "batch")]
-    assert shared == ["batch", "interactive", "interactive"]
-
-
 def test_entered_counts_every_status(stores: Stores) -> None:
     """Each status that a job gets is counted for the metrics, by the kind of the job."""
     for number in range(2):

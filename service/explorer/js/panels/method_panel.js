@@ -69,7 +69,7 @@ export function FitPanel() {
     <h2>3 · ${isEmbedding ? 'Map' : 'Draws'}</h2>
     <form onSubmit=${go}>
       ${schema && html`<${SchemaForm} id="draws" schema=${schema} values=${values} more=${false}
-        without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ n_draws: defaultCount(), scale: 1 }}
+        without=${['scales', 'first', 'source', 'align']} defaults=${{ n_draws: defaultCount(), scale: 1 }}
         onChange=${change} />`}
       ${isEmbedding ? !dataset && html`<p class="hint">Choose data first.</p>` : html`<${Size} />`}
       <div class="buttons">
