@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-SCHEMA = 6  # version of records in Redis, files and cache entries
+SCHEMA = 7  # version of records in Redis, files and cache entries
 MEMBER = "format"  # member of a record that names the schema version
 
 Record = dict[str, Any]

@@ -10,7 +10,7 @@ claims its requests at once, and other samplers claim them after `LEASE_SECONDS`
 `MAX_DELIVERIES` times without an answer is refused, because it probably crashed each sampler that drew it.
 
 Answers are published on the channels of the API processes that sent the requests. An answer is a line of JSON; small
-draws follow, each as head and data (see `worker.storage.entry_cache`).
+draws follow, as the cache has them (see `worker.storage.entry_cache`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import redis
 from glle_engine.linalg import LANES
 from worker.base.clock import now_ms
 from worker.base.problems import Problem, refuse
-from worker.records.cache_entry import pack_entry, parse_entry
+from worker.records.cache_entry import entry_parts, parse_entry
 from worker.records.draws import DrawAddress
 from worker.records.ids import DEFAULT, text
 from worker.records.quotas import too_many_draws
@@ -459,16 +459,16 @@ def _message(
     batch: DrawBatch, outcome: Outcome, problem: Problem | None, entries: Mapping[DrawAddress, Entry]
 ) -> bytes:
     """Encode the answer to a batch of requests as a message, which `draw_outcomes` decodes."""
-    draws: list[tuple[str, int, int]] = []
-    parts: list[bytes] = []
+    draws: list[tuple[str, int]] = []
+    sent = b""
     for key in batch.keys:
         entry = entries.get(key)
-        fields = pack_entry(entry) if entry is not None and entry.nbytes <= MAX_SENT_BYTES else (b"", b"")
-        draws.append((_draw(key), len(fields[0]), len(fields[1])))
-        parts += fields
+        data = b"".join(entry_parts(entry)) if entry is not None and entry.nbytes <= MAX_SENT_BYTES else b""
+        draws.append((_draw(key), len(data)))
+        sent += data
     details = None if problem is None else problem.to_dict()
     content = {"batch": batch.name, "outcome": outcome, "problem": details, "draws": draws}
-    return b"\n".join((json.dumps(content).encode(), b"".join(parts)))
+    return b"\n".join((json.dumps(content).encode(), sent))
 
 
 def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
@@ -477,10 +477,9 @@ def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
     content, start = json.loads(header), 0
     problem = None if content["problem"] is None else Problem.from_dict(content["problem"])
     answers = {}
-    for draw, head_size, data_size in content["draws"]:
-        data = memoryview(rest)[start + head_size : start + head_size + data_size]
-        entry = parse_entry(rest[start : start + head_size], data)
-        start += head_size + data_size
+    for draw, size in content["draws"]:
+        entry = parse_entry(memoryview(rest)[start : start + size]) if size else None
+        start += size
         answers[f"{content['batch']} {draw}"] = DrawAnswer(content["outcome"], problem, entry)
     return answers
 

@@ -78,7 +78,7 @@ QUEUE = Permissions(
     ("glle:", "rq:"),
 )
 CACHE = Permissions(
-    "blpop client|setname del discard eval exec exists expire get hdel hello hget hgetall hkeys hlen hmget hset "
+    "blpop client|setname del discard eval exec exists expire get hdel hello hget hgetall hkeys hlen hset "
     "hsetnx info llen multi pexpire ping publish rename rpush scan set subscribe time unlink unsubscribe xack xadd "
     "xclaim xdel xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup zadd zrange zrem zscore",
     ("",),

@@ -1,7 +1,7 @@
-"""Entries: JSON metadata with named arrays, stored as a file, or as two fields of a Redis hash in the cache.
+"""Entries: JSON metadata with named arrays, stored as a file, or as a value in the cache.
 
-A file has the length of its head (8 bytes, little-endian), the head, and the data of the arrays. The head is JSON: the
-metadata, and name, dtype and shape of each array. Each array begins at a multiple of `ALIGNMENT_BYTES`, so that the
+An entry has the length of its head (8 bytes, little-endian), the head, and the data of the arrays. The head is JSON:
+the metadata, and name, dtype and shape of each array. Each array begins at a multiple of `ALIGNMENT_BYTES`, so that the
 arrays of a memory-mapped file can be used without a copy.
 """
 
@@ -38,39 +38,13 @@ def bytes_of(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """Return the head (JSON) and the bytes of all arrays of a small entry, for two fields of a Redis hash.
+def entry_parts(entry: Entry) -> list[bytes | memoryview]:
+    """Return the bytes of an entry as consecutive parts, which are views of the arrays and not copies.
 
     Raises ValueError if the metadata are not JSON.
     """
-    return _head(entry), b"".join(bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values())
-
-
-def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
-    """Return the entry whose `head` and `data` are from `pack_entry`.
-
-    Returns None if one of them is missing or empty, or if `data` has another length than the arrays in the head.
-    """
-    if not head or data is None:
-        return None
-    content = json.loads(head)
-    arrays: dict[str, Array] = {}
-    rest = memoryview(data)
-    for name, dtype, shape in content["arrays"]:
-        size = np.dtype(dtype).itemsize * math.prod(shape)
-        if size > len(rest):
-            return None
-        arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
-        rest = rest[size:]
-    return None if rest else Entry(content["meta"], arrays)
-
-
-def file_parts(entry: Entry) -> list[bytes | memoryview]:
-    """Return the bytes of an entry's file as consecutive parts, which are views of the arrays and not copies.
-
-    Raises ValueError if the metadata are not JSON.
-    """
-    head = _head(entry)
+    described = [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()]
+    head = json.dumps({"meta": entry.meta, "arrays": described}, allow_nan=False).encode()
     start = len(head) + _padding(_LENGTH_BYTES + len(head))
     parts: list[bytes | memoryview] = [start.to_bytes(_LENGTH_BYTES, "little"), head.ljust(start)]
     for array in entry.arrays.values():
@@ -79,8 +53,8 @@ def file_parts(entry: Entry) -> list[bytes | memoryview]:
     return parts
 
 
-def parse_file(data: memoryview) -> Entry:
-    """Return the entry (metadata and arrays) in the content of a file; the arrays are read-only views of `data`.
+def parse_entry(data: memoryview) -> Entry:
+    """Return the entry whose bytes are `data`; its arrays are read-only views of `data`.
 
     Raises ValueError, KeyError or TypeError if `data` are not an entry.
     """
@@ -98,11 +72,6 @@ def parse_file(data: memoryview) -> Entry:
 def file_bytes(*shapes: tuple[int, ...]) -> int:
     """Return about how many bytes the file of an entry with float64 arrays of these shapes has, without metadata."""
     return sum(8 * math.prod(shape) for shape in shapes)
-
-
-def _head(entry: Entry) -> bytes:
-    arrays = [[name, array.dtype.str, array.shape] for name, array in entry.arrays.items()]
-    return json.dumps({"meta": entry.meta, "arrays": arrays}, allow_nan=False).encode()
 
 
 def _padding(nbytes: int) -> int:

@@ -2,8 +2,7 @@
 
 A draw is determined by its address (seed, index, scale, source and alignment), so a lost draw can be drawn again. Up to
 `LANES` draws with consecutive indices, which are computed together (a lane group), share one Redis hash, in which the
-draw with index i has two fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and shapes of the
-arrays. Field ``data:i`` has the bytes of the arrays, one after another.
+draw with index i is the field i.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from worker.base.problems import refuse
 from worker.base.versions import versioned_key
-from worker.records.cache_entry import pack_entry, parse_entry
+from worker.records.cache_entry import entry_parts, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +53,8 @@ class EntryCache:
 
     async def read_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
         """Return a draw of a posterior, or None if it is not cached; count a hit or a miss for the metrics."""
-        head, data = await self.commands.call("HMGET", *_fields(posterior, key))
-        entry = parse_entry(head, data)
+        raw = await self.commands.call("HGET", key.group_key(posterior), str(key.index))
+        entry = None if raw is None else parse_entry(memoryview(raw))
         self.counts.add("cache_reads", "server", "miss" if entry is None else "hit")
         return entry
 
@@ -76,8 +75,7 @@ class EntryCache:
                     bytes=entry.nbytes,
                     allowed=self.budget // 2,
                 )
-            group, *fields = _fields(posterior, key)
-            hashes[group] |= zip(fields, pack_entry(entry), strict=True)
+            hashes[key.group_key(posterior)][str(key.index)] = b"".join(entry_parts(entry))
         with self.client.pipeline(transaction=False) as pipeline:
             for name, values in hashes.items():
                 pipeline.hset(name, mapping=values)  # type: ignore[arg-type] # bytes
@@ -86,26 +84,16 @@ class EntryCache:
 
     def find_partial(self, key: str) -> Entry | None:
         """Return the latest preliminary result of an analysis, or None; `key` is the key of the final result."""
-        head, data = self.client.hmget(_partial(key), "head", "data")
-        return parse_entry(head, data)  # type: ignore[arg-type] # bytes
+        raw = self.client.get(_partial(key))
+        return None if raw is None else parse_entry(memoryview(raw))  # type: ignore[arg-type] # bytes
 
     def put_partial(self, key: str, entry: Entry) -> None:
         """Store a preliminary result of an analysis, and replace the previous one; `key` is the final result's key.
 
         A result that takes more than half of the server's memory is not stored.
         """
-        if entry.nbytes > self.budget // 2:
-            return
-        head, data = pack_entry(entry)
-        with self.client.pipeline(transaction=False) as pipeline:
-            pipeline.hset(_partial(key), mapping={"head": head, "data": data})
-            pipeline.expire(_partial(key), TTL_SECONDS)
-            pipeline.execute()
-
-
-def _fields(posterior: str, key: DrawAddress) -> tuple[str, str, str]:
-    """Return the key of the Redis hash that has a draw, and its fields with the draw's metadata and with its arrays."""
-    return key.group_key(posterior), f"head:{key.index}", f"data:{key.index}"
+        if entry.nbytes <= self.budget // 2:
+            self.client.set(_partial(key), b"".join(entry_parts(entry)), ex=TTL_SECONDS)
 
 
 def _partial(key: str) -> str:

@@ -1,8 +1,7 @@
-"""Entries: in files, and as two fields of the cache."""
+"""The bytes of entries."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from worker.records.cache_entry import ALIGNMENT_BYTES, Entry, file_parts, pack_entry, parse_entry, parse_file
+from worker.records.cache_entry import ALIGNMENT_BYTES, Entry, entry_parts, parse_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +36,8 @@ NAMED = st.dictionaries(
 
 
 def written(meta: dict[str, Any], arrays: Arrays) -> bytes:
-    """Return the bytes of the file of an entry."""
-    return b"".join(file_parts(Entry(meta, arrays)))
+    """Return the bytes of an entry."""
+    return b"".join(entry_parts(Entry(meta, arrays)))
 
 
 def require_equal(entry: Entry | None, meta: dict[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -53,16 +52,15 @@ def require_equal(entry: Entry | None, meta: dict[str, Any], arrays: Mapping[str
 @settings(max_examples=60)
 @given(arrays=NAMED, word=st.text(max_size=100))
 def test_every_array_comes_back(arrays: Arrays, word: str) -> None:
-    """An entry survives as a file, and as two fields of a Redis hash, whatever its arrays and metadata are."""
+    """An entry comes back whatever its arrays and metadata are."""
     meta = {"word": word, "more": [1, None, 0.1 + 0.2]}
-    require_equal(parse_file(memoryview(written(meta, arrays))), meta, arrays)
-    require_equal(parse_entry(*pack_entry(Entry(meta, arrays))), meta, arrays)
+    require_equal(parse_entry(memoryview(written(meta, arrays))), meta, arrays)
 
 
-def test_the_arrays_of_a_file_are_aligned_read_only_views() -> None:
+def test_the_arrays_of_an_entry_are_aligned_read_only_views() -> None:
     """The arrays are read without a copy, whatever their sizes and memory orders are."""
     data = memoryview(written({"a": 1}, ARRAYS))
-    entry = parse_file(data)
+    entry = parse_entry(data)
     require_equal(entry, {"a": 1}, ARRAYS)
     whole = np.frombuffer(data, np.uint8)
     for name, array in entry.arrays.items():
@@ -74,23 +72,14 @@ def test_the_arrays_of_a_file_are_aligned_read_only_views() -> None:
     assert len(data) % ALIGNMENT_BYTES == 0
 
 
-@pytest.mark.parametrize("write", [pack_entry, file_parts])
-def test_metadata_must_be_finite(write: Any) -> None:
+def test_metadata_must_be_finite() -> None:
     """NaN in the metadata is an error, and does not become null."""
     with pytest.raises(ValueError, match="JSON compliant"):
-        write(Entry({"x": float("nan")}, {}))
+        entry_parts(Entry({"x": float("nan")}, {}))
 
 
 @pytest.mark.parametrize("size", [0, 4, 50, -1 - ALIGNMENT_BYTES])
-def test_a_short_file_is_no_entry(size: int) -> None:
-    """A file that ends within its head or within an array is an error."""
+def test_short_bytes_are_no_entry(size: int) -> None:
+    """Bytes that end within the head or within an array are an error."""
     with pytest.raises(ValueError, match=r"."):
-        parse_file(memoryview(written({"a": 1}, {"x": np.arange(30.0)})[:size]))
-
-
-def test_incomplete_fields_are_no_entry() -> None:
-    """If a field is missing, or the data have another length, there is no entry."""
-    head, data = pack_entry(Entry({}, {"x": np.arange(3.0)}))
-    assert json.loads(head)["arrays"] == [["x", "<f8", [3]]]
-    for fields in ((None, data), (head, None), (head, data[:-1]), (head, data + b"0"), (b"", data)):
-        assert parse_entry(*fields) is None
+        parse_entry(memoryview(written({"a": 1}, {"x": np.arange(30.0)})[:size]))

@@ -52,16 +52,6 @@ def test_draws_are_read_by_their_address(stores: Stores) -> None:
     assert reads == {("server", "hit"): 3, ("server", "miss"): 2}
 
 
-def test_a_torn_draw_is_missing(stores: Stores) -> None:
-    """A draw whose head or data are missing or short is not cached; the other draws of its lane group are."""
-    put(stores, 0, 1, 2, 3)
-    group = KEY.group_key(ID)
-    stores.cache.client.hdel(group, "head:0")
-    stores.cache.client.hdel(group, "data:1")
-    stores.cache.client.hset(group, "data:2", b"short")
-    assert found(stores, 0, 1, 2, 3) == [None, None, None, 3]
-
-
 def test_a_lane_group_expires_after_its_last_write(stores: Stores) -> None:
     """Each write of a draw extends the lifetime of the whole lane group."""
     put(stores, 0)

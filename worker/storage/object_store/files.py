@@ -33,7 +33,7 @@ from worker.base.disk import nearest_existing
 from worker.base.files import PREFIX, make_folder, remove_abandoned, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned_key
-from worker.records.cache_entry import file_parts, parse_file
+from worker.records.cache_entry import entry_parts, parse_entry
 from worker.records.stored_file import StoredFile
 from worker.storage.object_store.backend import MAX_REQUEST_BYTES, Bucket
 
@@ -253,7 +253,7 @@ class ObjectFiles:
 
         Raises `ProblemError` (``store-unavailable``, ``storage-full``).
         """
-        parts = file_parts(entry)
+        parts = entry_parts(entry)
         return self.write_new({ENTRY: (parts, sum(map(len, parts)))})[ENTRY]
 
     def read_entry(self, file: StoredFile) -> Entry:
@@ -268,7 +268,7 @@ class ObjectFiles:
 
         """
         try:
-            return parse_file(self._read(file))
+            return parse_entry(self._read(file))
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(file.path) from error
 
