@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +76,7 @@ def content_digest(
     extras: Mapping[str, Array],
     values: Iterable[bytes | memoryview],
 ) -> str:
-    """Return the SHA-256 of a data set's content: of shape, dtype, feature names, values and extra arrays.
-
-    The dtype of ids is covered, too. The dtype of numeric labels is covered if the bytes of the labels could also be
-    texts: otherwise data sets with different labels could have equal digests.
+    """Return the SHA-256 of a data set's content: of shape, dtypes, feature names, values and extra arrays.
 
     Parameters
     ----------
@@ -96,24 +92,10 @@ def content_digest(
         Consecutive parts of the bytes of the values, in C order.
 
     """
-    ids = extras.get("ids")
-    head: list[Any] = [*shape, dtype.str, names, *([] if ids is None else [{"ids": ids.dtype.str}])]
-    if _may_be_text(extras.get("labels")):
-        head.append({"labels": "<f8"})
+    head = [*shape, dtype.str, names, {name: extra.dtype.str for name, extra in extras.items()}]
     hasher = hashlib.sha256(json.dumps(head).encode())
     for chunk in values:
         hasher.update(chunk)
     for name, extra in extras.items():
         hasher.update(name.encode() + extra.tobytes())
     return hasher.hexdigest()
-
-
-def _may_be_text(labels: Array | None) -> bool:
-    """Return whether labels are floats whose bytes could just as well be the bytes of texts.
-
-    A float64 has eight bytes, as many as a text of two characters, each of which numpy stores in four bytes. Few floats
-    are also valid characters; 0 and 1e-310 are.
-    """
-    if labels is None or labels.dtype.kind != "f" or not labels.any():
-        return False
-    return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())
