@@ -197,10 +197,10 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
 
     """
     source = dataset if labels is None else stores.datasets.fetch(labels)
-    if labels is None and not dataset.has_labels:
-        return None
     if labels is not None:
         _require_classes(stores, source, dataset.n)
+    elif not dataset.has_labels:
+        return None
     values = stores.datasets.load_extras(source)["labels"] if source.has_labels else stores.datasets.values(source.id)
     count = len(np.unique(np.asarray(values)))
     if count <= MAX_GROUPS:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS = 60.0  # a request waits at most this long
-FIRST_SLEEP = 1.0
-MAX_SLEEP_SECONDS = 2.0  # pause between two readings of the state, which cost a round trip; notifications end it early
+PAUSE_SECONDS = 2.0  # pause between two readings of the state, which cost a round trip; notifications end it early
 
 
 # If Redis loses the request for a draw, it is sent again, up to this many times in all. Then a job makes the draw.
@@ -50,7 +49,7 @@ async def wait_for_outcome(
         Called with the outcome in the last notification, or None; returns the state, and whether it is final.
 
     """
-    until, sleep = time.monotonic() + min(seconds, MAX_WAIT_SECONDS), FIRST_SLEEP
+    until = time.monotonic() + min(seconds, MAX_WAIT_SECONDS)
     with notifications.listen(name) as notification:
         await notifications.wait_until_subscribed()
         while True:
@@ -60,9 +59,8 @@ async def wait_for_outcome(
             if is_final or notifications.is_over or left <= 0:
                 return state
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(sleep, left)):
+                async with asyncio.timeout(min(PAUSE_SECONDS, left)):
                     await notification.wait()
-            sleep = min(1.5 * sleep, MAX_SLEEP_SECONDS)
 
 
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:

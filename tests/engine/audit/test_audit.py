@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
-from glle_engine.audit.answers import disturbed_by_data
+from glle_engine.audit.answers import disturbed_by_data, shape
 from glle_engine.audit.audit import audit as typed_audit
 from glle_engine.audit.audit import audits, is_certain
 from glle_engine.audit.chance import discoveries, find_copies, unknown_reason
@@ -280,6 +280,12 @@ def test_a_seam_has_points_on_each_side(n: int, k: int, cuts: int, count: int) -
     for number, seam in enumerate(disturbed.seams, start=1):
         for side, sign in zip(seam.sides, (1, -1), strict=True):
             np.testing.assert_array_equal(np.flatnonzero(disturbed.seam == sign * number), side)
+
+
+def test_the_agreement_of_shapes_is_a_mean_over_points() -> None:
+    """Islands count by their points; points on no island do not count."""
+    answer = shape(np.array([[0.5, 0.1], [0.3, 0.1]]), np.array([0, 0, 0, 1, -1]))
+    assert answer.share == pytest.approx((3 * 0.4 + 0.1) / 4)
 
 
 @pytest.mark.parametrize("method", ["pca", None])

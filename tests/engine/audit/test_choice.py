@@ -1,5 +1,6 @@
 """Which of several maps to show: the rules, on maps with given facts."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,7 @@ def test_each_question_has_its_own_best_map() -> None:
     """Neighbors by kept neighbors, the layout by rank correlations, groups by points on trusted islands."""
     islands: dict[str, Any] = {"islands": 4, "trusted": 4, "grouped": 0.9}
     maps = [facts("isomap", 0.4, 0.8), facts("umap", 0.7, 0.4), facts("pacmap", 0.5, 0.5, **islands)]
-    choices = choose(maps, N)
+    choices = choose([MapFacts.from_dict(json.loads(json.dumps(each.to_dict()))) for each in maps], N)
     assert choices.best == {"neighbors": "umap", "layout": "isomap", "groups": "pacmap"}
     assert choices.sentences == (
         "To see who is near whom, show UMAP.",

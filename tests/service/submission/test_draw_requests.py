@@ -129,8 +129,7 @@ def test_a_draw_in_work_is_made_once(
     guarded_client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request whose draw is being made is not sent again, however often its client looks."""
-    monkeypatch.setattr(waiting, "FIRST_SLEEP", 0.05)
-    monkeypatch.setattr(waiting, "MAX_SLEEP_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 0.05)
     sent: list[str] = []
     looks: list[bool] = []
     send, is_pending = DrawRequests.send, DrawRequests.is_pending

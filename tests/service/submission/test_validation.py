@@ -14,6 +14,7 @@ from tests.service.tenants import serve_stores
 if TYPE_CHECKING:
     import httpx
     import pytest
+    from numpy.typing import NDArray
 
     from worker.stores import Stores
 
@@ -43,15 +44,25 @@ def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.Mon
             check_problem(request_draws(client, dataset, route, 100), 507, "storage-full")
             check_problem(request_draws(client, dataset, route, 3, first=WHOLE - 1), 422, "over-the-limit")
             check_problem(request_draws(client, dataset, route, 950), 422, "over-the-limit")
+        check_problem(request_draws(client, dataset, "draws", 1, source="prior"), 422, "invalid-parameter")
         assert client.get("/v1/jobs").json()["items"] == []
         for route in ROUTES:
             assert request_draws(client, dataset, route, 4).status_code == 202
 
 
 def test_the_groups_of_an_audit_are_those_of_its_labels(client: httpx.Client, stores: Stores) -> None:
-    """An audit compares the classes of the data set `labels`; without it, the data set's own labels, if there are."""
-    classes = upload(client, np.arange(40.0)[:, None] % 2)
-    for labels in (classes, None):
-        body = {"dataset": upload(client), "method": "pca", "labels": labels, "score_neighbors": 5}
-        job = client.post("/v1/audits?wait=0", json=body).json()
-        assert stores.jobs.fetch(job["id"]).spec["labels"] == labels
+    """An audit compares the classes of the data set `labels`, or else those of the data set itself, if they are few."""
+    X, classes = np.random.default_rng(0).normal(size=(120, 3)), np.arange(120)
+
+    def send(labels: str | None, own: NDArray[Any] | None = None) -> tuple[str, httpx.Response]:
+        dataset = stores.datasets.add(Table(values=X, labels=own, source={}))[0].id
+        body = {"dataset": dataset, "method": "pca", "labels": labels, "score_neighbors": 5}
+        return dataset, client.post("/v1/audits?wait=0", json=body)
+
+    few, many, halves, wide = (upload(client, each) for each in (classes[:, None] % 2, classes[:, None], X[:, :1], X))
+    for labels, own in ((few, None), (few, classes), (None, classes % 2), (None, classes), (None, None)):
+        dataset, answer = send(labels, own)
+        expected = dataset if labels is None and own is not None and own.max() == 1 else labels
+        assert stores.jobs.fetch(answer.json()["id"]).spec["labels"] == expected
+    for refused, code in ((many, "invalid-parameter"), (halves, "invalid-shape"), (wide, "invalid-shape")):
+        check_problem(send(refused)[1], 422, code)

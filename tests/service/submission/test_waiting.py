@@ -71,8 +71,7 @@ class FakeJob:
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nothing but notifications cause a second look."""
-    monkeypatch.setattr(waiting, "FIRST_SLEEP", 60.0)
-    monkeypatch.setattr(waiting, "MAX_SLEEP_SECONDS", 60.0)
+    monkeypatch.setattr(waiting, "PAUSE_SECONDS", 60.0)
 
 
 def wait(fake: FakeJob, seconds: float = 30.0) -> Any:

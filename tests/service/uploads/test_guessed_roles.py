@@ -105,6 +105,14 @@ def test_categories_of_digits_are_the_label() -> None:
     assert "'k'" in refusal(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail
 
 
+def test_a_column_of_numbers_stays_a_feature() -> None:
+    """Numbers that look like ids are features if no others are; columns of words alone are refused."""
+    assert read(csv({"id": [*range(N)], "day": DAYS}), CSV).names == ["id"]
+    assert (
+        "'kind' (text, such as 'u'), 'site'" in refusal(csv({name: COLUMNS[name] for name in ("kind", "site")})).detail
+    )
+
+
 @pytest.mark.parametrize("media", [PARQUET, FEATHER])
 def test_texts_of_arrow_may_be_truth_values_or_dates(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In each block, texts are read as what the first texts of their column are."""

@@ -20,3 +20,9 @@ def test_no_two_tenants_share_a_name(first: str, second: str, name: str) -> None
     sha256 = "5" * 64
     assert (ids.dataset_id(sha256, first) == ids.dataset_id(sha256, second)) == (first == second)
     assert ids.tenant_key(name, ids.DEFAULT) == name
+
+
+def test_an_id_of_another_kind_is_named() -> None:
+    """The remedy names both kinds; an id of the right kind, or of none, has no remedy."""
+    assert ids.other_kind("job_1", "datasets") == "Give the id of a data set: job_1 is the id of a job."
+    assert [ids.other_kind(each, "datasets") for each in ("ds_1", "iris")] == ["", ""]
