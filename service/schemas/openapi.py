@@ -1,4 +1,4 @@
-"""Additions to FastAPI's OpenAPI contract (problems, security, links, headers, examples, bounds), and its HTML page.
+"""Additions to FastAPI's OpenAPI contract (problems, security, headers, examples, bounds), and its HTML page.
 
 The page is HTML with one script and one style, both inline, and has a form for each route that sends the request.
 """
@@ -38,40 +38,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rename_posterior": _NAMING,
     "rename_embedding": _NAMING,
 }
-
-# Name of a link -> operation to call, and its body. If there is no body, the id goes into the path.
-Links = dict[str, tuple[str, dict[str, str]]]
-
-_OF_DATASET: Links = {
-    "describe_dataset": ("get_dataset", {}),
-    "read_data": ("get_data", {}),
-    "fit": ("fit", {"dataset": "$response.body#/id"}),
-    "audit": ("audit", {"dataset": "$response.body#/id", "method": "pca"}),
-    "embed": ("embed", {"dataset": "$response.body#/id", "method": "pca"}),
-}
-_OF_POSTERIOR: Links = {
-    "describe_posterior": ("get_posterior", {}),
-    "read_arrays": ("get_arrays", {}),
-    "export": ("export", {}),
-    "draw_one": ("draw_one", {}),
-    "draw_many": ("draw_many", {}),
-    "summarize": ("summary", {}),
-    "place_new_points": ("transform", {}),
-    "generate_data": ("reconstructions", {}),
-    "calibrate": ("calibration", {}),
-}
-_OF_EMBEDDING: Links = {
-    "read_coordinates": ("get_coordinates", {}),
-    "read_embedding_arrays": ("get_embedding_arrays", {}),
-    "place_points": ("transform_embedding", {}),
-}
-_OF_JOB: Links = {
-    "follow": ("get_job", {}),
-    "fetch_result": ("get_result", {}),
-    "cancel": ("cancel", {}),
-}
-# Response model -> links that start from its `id`.
-_LINKS = {"DatasetOut": _OF_DATASET, "EmbeddingOut": _OF_EMBEDDING, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
 
 _HEADERS = {
     "Location": ("string", "URL of the new resource, or of the job that makes it."),
@@ -115,9 +81,6 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
     _document_problems(contract, scope_of)
     _type_forms(contract)
     _restore_integer_bounds(contract)
-    contract["components"]["links"] = {
-        name: _link(*target) for targets in _LINKS.values() for name, target in targets.items()
-    }
     contract["components"]["headers"] = {
         name: {"description": text, "schema": {"type": json_type}} for name, (json_type, text) in _HEADERS.items()
     }
@@ -131,9 +94,6 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
             if names := _HEADERS_OF.get(status):
                 headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
                 response["headers"] = {**response.get("headers", {}), **headers}
-            schema = response.get("content", {}).get("application/json", {}).get("schema", {})
-            if targets := _LINKS.get(schema.get("$ref", "").rpartition("/")[2]):
-                response["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in targets}
     return contract
 
 
@@ -194,12 +154,6 @@ def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
     schema = {name: value for name, value in parameter["schema"].items() if name not in {"anyOf", "default"}}
     choices = [choice for choice in parameter["schema"].get("anyOf", ()) if choice != {"type": "null"}]
     return schema | (choices[0] if choices else {}) | {"description": parameter["description"]}
-
-
-def _link(operation: str, body: dict[str, str]) -> dict[str, Any]:
-    if body:
-        return {"operationId": operation, "requestBody": body}
-    return {"operationId": operation, "parameters": {"id": "$response.body#/id"}}
 
 
 def _restore_integer_bounds(schema: Any) -> None:
