@@ -11,7 +11,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.deploy.compose.engine import ROOT
-from tests.deploy.compose.wheelhouse import requirements_for
 from worker.base.settings import rows
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
@@ -61,10 +60,3 @@ def test_image_pins_match_the_development_lock() -> None:
     assert {Requirement(text).name for text in project["build-system"]["requires"]} <= {
         Requirement(pin).name for pin in backend
     }
-
-
-def test_markers_use_the_python_of_the_image() -> None:
-    """Markers are evaluated for the requested Python version, not for the running one."""
-    lock = "a==1 ; python_full_version < '3.11.3' \\\n    --hash=x \\\n    --hash=y\nb==2 \\\n    --hash=z\n"
-    assert requirements_for(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
-    assert requirements_for(lock, "3.11.3") == "b==2 --hash=z"

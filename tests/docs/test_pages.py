@@ -104,15 +104,6 @@ def test_every_package_is_named_in_its_room() -> None:
         assert packages <= set(re.findall(r"`([\w.]+)`", row)), room
 
 
-def test_test_modules_import_no_test_modules() -> None:
-    """Tests share helpers by a conftest.py or a module that is not named test_*."""
-    pattern = re.compile(r"^\s*(?:from|import) (?:tests|qa)[\w.]*(?:\.| import .*\b)test_\w+", re.MULTILINE)
-    files = [file for room in ("tests", "qa") for file in (ROOT / room).rglob("*.py")]
-    assert {
-        str(file): imports for file in files if (imports := pattern.findall(file.read_text(encoding="utf-8")))
-    } == {}
-
-
 FIRST, LAST = 7, 43  # LLE's constraint, and the last equation of the paper
 PAGE = (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8")
 EQUATIONS = [

@@ -191,18 +191,6 @@ def write_workbook(path: Path, frame: pd.DataFrame) -> None:
             file.writestr(name, content)
 
 
-@pytest.mark.parametrize("name", ["table.parquet", "cells.xlsx"])
-def test_the_service_reads_what_the_pages_promise(up: Up, tmp_path: Path, name: str) -> None:
-    """The service reads Parquet and Excel in the environment of this test."""
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
-    if name.endswith("xlsx"):
-        write_workbook(tmp_path / name, frame)
-    else:
-        frame.to_parquet(tmp_path / name)
-    with Client(up.url) as client:
-        assert client.dataset(tmp_path / name).n == 30
-
-
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_curl_tutorial_runs(up: Up, tmp_path: Path) -> None:
     """All blocks run as one script with fewer points; every response has a status below 400."""

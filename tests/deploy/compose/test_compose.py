@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-import glle
-from tests.conftest import until
 from tests.system.arrays import NPY, UPLOAD, from_npy, to_npy
-from tests.system.conftest import fit_posterior, synthetic, wait_for_end
+from tests.system.conftest import fit_posterior, wait_for_end
 
-from .conftest import API, up
+from .conftest import up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,28 +22,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]  # the first test builds the image
 
 SERVICES = ("api", "worker", "queue", "cache")
-LONG = 60_000  # points of a fit of about five seconds
-
-BUSY = """
-import os, redis, rq
-queue = redis.from_url(os.environ["GLLE_REDIS_URL"])
-print(*[w.hostname for w in rq.Worker.all(connection=queue) if w.get_current_job_id()])
-"""
-
-
-def status(client: httpx.Client, job: str) -> str:
-    """Return the status of a job."""
-    return str(client.get(f"/v1/jobs/{job}").raise_for_status().json()["status"])
-
-
-def running_fit(client: httpx.Client, stack: Engine, seed: int) -> tuple[str, str]:
-    """Start a long fit; return the id of its job and the container that runs it."""
-    answer = client.post("/v1/posteriors", json={"dataset": synthetic(client, LONG, seed)})
-    assert answer.status_code == 202, answer.text
-    job = answer.json()["id"]
-    until(lambda: status(client, job) == "running", 30)
-    (host,) = stack.compose("exec", "-T", "api", "python", "-c", BUSY).split()
-    return job, host
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -64,16 +37,6 @@ def test_containers_are_confined(stack: Engine, service: str) -> None:
         assert "Read-only file system" in output[2]
         assert output[3] == "written"
         assert container["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
-
-
-def wait_until_healthy(stack: Engine) -> None:
-    """Wait until the health checks of all containers pass."""
-
-    def healthy() -> bool:
-        names = [name for service in SERVICES for name in stack.containers(service)]
-        return all(stack.inspect(name)["State"]["Health"]["Status"] == "healthy" for name in names)
-
-    until(healthy, 120)
 
 
 def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
@@ -124,33 +87,6 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     np.testing.assert_array_equal(from_npy(again.content), embeddings[5])
 
 
-def test_clients_wait_out_an_upgrade(stack: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of docs/how-to/storage.md replaces the containers of the image; calls of a client last longer."""
-    wait_until_healthy(stack)
-    before = {name: set(stack.containers(name)) for name in SERVICES}
-    over = threading.Event()
-    with glle.Client(API, progress=False) as client, ThreadPoolExecutor(1) as pool:
-        points = np.random.default_rng(21).normal(size=(300, 3))
-
-        def draw_until_over() -> int:
-            posterior = client.fit(points)
-            for index in count():
-                posterior.draw(index)
-                if over.is_set():
-                    return index
-            raise AssertionError("unreachable")
-
-        draws = pool.submit(draw_until_over)
-        try:
-            monkeypatch.setenv("GLLE_LOG_FORMAT", "json")
-            stack.compose("up", "--detach", "--wait", "--scale", "worker=2")
-        finally:
-            over.set()
-        assert draws.result(120) > 0
-    after = {name: set(stack.containers(name)) for name in SERVICES}
-    assert [name for name in SERVICES if after[name] == before[name]] == ["queue", "cache"]
-
-
 def test_the_image_is_small(stack: Engine) -> None:
     """The layers above the official image of Python, which has about 130 MB, hold less than 600 MB."""
     sizes = [stack.inspect(image)["Size"] for image in ("glle", "standin-python")]
@@ -182,11 +118,3 @@ def test_nothing_is_compiled_in_a_container(stack: Engine, service: str, run: st
     numbers = stack.compose("exec", "-T", service, "bash", "-c", f"{run}; {delivered}; {compiled}").split()
     assert int(numbers[0]) > 20
     assert int(numbers[1]) == 0
-
-
-def test_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
-    """`docker-compose stop worker` waits for a running fit instead of killing it."""
-    job, host = running_fit(client, stack, seed=12)
-    stack.compose("stop", "worker")
-    assert status(client, job) == "succeeded"
-    assert stack.inspect(host)["State"]["ExitCode"] == 0
