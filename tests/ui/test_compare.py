@@ -40,6 +40,8 @@ def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
     scores = explorer.at("scores")
     expect(scores.locator("thead th")).to_have_count(4)
     expect(scores.locator("tbody th").first).to_contain_text("Remains in another sample")
+    explorer.find("row", "4")
+    expect(explorer.at("nearest-map")).to_have_count(3)
     thumbs.nth(2).locator("canvas").click()
     expect(explorer.at("frame-name")).to_have_text("Isomap")
     expect(explorer.at("verdict")).to_be_visible()
@@ -47,38 +49,6 @@ def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
     expect(thumbs).to_have_count(3)
     explorer.page.go_forward()
     expect(explorer.at("frame-name")).to_have_text("Isomap")
-
-
-def test_the_nearest_rows_on_every_map(explorer: Explorer) -> None:
-    """A selected row lists its nearest rows in the data and on each map; rows near on a map alone are framed."""
-    explorer.open_sheet("s_curve", 60)
-    explorer.choose_methods("pca", "isomap")
-    explorer.at("compare-go").click()
-    expect(explorer.at("thumb")).to_have_count(2, timeout=120_000)
-    expect(explorer.at("cancel")).to_have_count(0, timeout=300_000)
-    explorer.find("row", "4")
-    expect(explorer.at("nearest-map")).to_have_count(2)
-    places, values = explorer.page.evaluate(MAPS)
-
-    def nearest(points: list[float], p: int) -> list[int]:
-        P = np.array(points).reshape(-1, p)
-        order = np.argsort(np.linalg.norm(P - P[4], axis=1), kind="stable")
-        return [int(row) for row in order[order != 4][:10]]
-
-    in_data = nearest(values, 3)
-    expect(explorer.at("nearest-data").get_by_role("button")).to_have_text([str(row) for row in in_data])
-    for place, points in enumerate(places):
-        chips = explorer.at("nearest-map").nth(place)
-        on_map = nearest(points, 2)
-        expect(chips.get_by_role("button")).to_have_text([str(row) for row in on_map])
-        expect(chips.locator(".only")).to_have_text([str(row) for row in on_map if row not in in_data])
-
-
-# The places of each map, and the data.
-MAPS = """async () => {
-    const { comparison, columns } = (await import('/explorer/js/store.js')).state;
-    return [comparison.rows.map(({ label }) => Array.from(comparison.places[label].data)), Array.from(columns.values)];
-}"""
 
 
 def test_a_verdict_that_is_not_green_leads_to_a_better_map(explorer: Explorer) -> None:
@@ -113,17 +83,6 @@ def test_a_comparison_that_needs_one_scale_has_its_button(explorer: Explorer) ->
     expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
     expect(explorer.at("answers").locator(".sentence").first).to_be_visible()
     expect(explorer.at("answers")).not_to_contain_text("Standardize")
-
-
-def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
-    """A method that has no draws shows its embedding, without an animation."""
-    explorer.open_sheet("s_curve", 200)
-    explorer.embed("pca")
-    expect(explorer.at("stage")).to_be_visible(timeout=30_000)
-    expect(explorer.at("transport")).to_have_count(0)
-    expect(explorer.at("export-npy")).to_be_enabled()
-    explorer.page.reload()
-    expect(explorer.at("frame-name")).to_have_text("PCA", timeout=30_000)
 
 
 def test_maps_are_shown_as_they_finish(explorer: Explorer) -> None:

@@ -61,24 +61,6 @@ def test_a_guess_is_shown_and_changed_by_a_click(explorer: Explorer) -> None:
     assert ("POST", "/v1/posteriors") not in sent, "nothing is fitted"
 
 
-def test_the_legend_has_the_name_of_the_column(explorer: Explorer) -> None:
-    """The title of the legend is the name of the guessed label, on the page and in the saved picture."""
-    explorer.open()
-    explorer.choose_file(
-        "roll.csv", csv(sheet(120), kind=["inner", "outer"] * 60, day=[f"2024-01-{1 + i % 28:02}" for i in range(120)])
-    )
-    explorer.expect_roles(kind="label, guessed", day="color, guessed")
-    explorer.at("use-file").click()
-    expect(explorer.at("chosen").locator("th")).to_have_text(["kindlabel", "daycolor", "x", "y", "z"])
-    explorer.fit(count=3)
-    expect(explorer.at("color").locator("option:checked")).to_have_text("Label: kind")
-    expect(explorer.at("legend").locator(".legend-title")).to_have_text("kind")
-    expect(explorer.at("legend").locator(".class")).to_have_text(["inner60", "outer60"])
-    assert "kind" in dict(explorer.download_picture()[1])
-    explorer.at("color").select_option("colors")
-    expect(explorer.at("legend").locator(".legend-title")).to_have_text("day")
-
-
 def test_dates_are_dates(explorer: Explorer) -> None:
     """The preview, the legend, the facts and the table of a row have dates, of the colors and of a further column."""
     days = [f"2024-{1 + i // 28:02}-{1 + i % 28:02}" for i in range(112)]
@@ -131,19 +113,6 @@ def test_a_refused_table_is_resolved_by_its_heads(explorer: Explorer) -> None:
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_contain_text("sheet.csv 9 rows, 3 columns")
     assert explorer.state("dataset")["columns"] == {"id": ["0"], "labels": ["kind"], "ignore": ["place"]}
-
-
-def test_a_role_that_cannot_be_is_refused_and_taken_back(explorer: Explorer) -> None:
-    """A color of words marks its head, and the heads stay; another click resolves it."""
-    explorer.open()
-    explorer.choose_file("roll.csv", csv(sheet(40), kind=["inner", "outer"] * 20))
-    explorer.give_role("kind", "colors")
-    expect(explorer.at("problem")).to_contain_text("kind")
-    explorer.expect_roles(x="feature", kind="color, refused")
-    explorer.give_role("kind", "labels")
-    expect(explorer.at("problem")).to_have_count(0)
-    explorer.at("use-file").click()
-    expect(explorer.at("chosen")).to_contain_text("40 rows, 3 columns")
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])

@@ -60,18 +60,6 @@ def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> No
     np.testing.assert_allclose(table[:, 7], arrays["stability"], rtol=1e-6)
 
 
-def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> None:
-    """Both npy and CSV have the mean of the six draws."""
-    expected = np.mean([embedding(tab_at_third_draw, index) for index in range(6)], axis=0)
-    tab_at_third_draw.at("show-consensus").click()
-    name, content = tab_at_third_draw.download("npy")
-    assert name == "average.npy"
-    np.testing.assert_allclose(np.load(io.BytesIO(content)), expected, atol=1e-5)
-    _, content = tab_at_third_draw.download("csv")
-    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=range(8))
-    np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-5)
-
-
 def test_labels_are_in_csv_and_legend_of_the_png(explorer: Explorer) -> None:
     """The CSV has the label of each row, quoted if necessary; the picture has the legend's entries."""
     kinds = ['the "inner", first', "outer"] * 45
@@ -83,6 +71,7 @@ def test_labels_are_in_csv_and_legend_of_the_png(explorer: Explorer) -> None:
     rows = list(reader(io.StringIO(content.decode())))
     assert rows[0] == ["row", "kind", "x", "y", "z", "y1", "y2", *BESIDE]
     assert [row[1] for row in rows[1:]] == kinds
+    expect(explorer.at("legend").locator(".legend-title")).to_have_text("kind")
     png, places, _ = explorer.download_picture()
     texts = [text for text, _ in places]
     assert 'the "inner", first' in texts  # the name of a group

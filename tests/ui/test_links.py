@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -67,23 +66,6 @@ def copied_link(explorer: Explorer) -> str:
     expect(explorer.at("export")).to_contain_text("Link copied")
     address: str = explorer.page.evaluate("navigator.clipboard.readText()")
     return address.removeprefix(explorer.url)
-
-
-def test_the_audit_of_a_method_and_of_a_fit_has_a_link(tab_with_draws: Explorer, tab: Tab) -> None:
-    """A fresh profile shows the same map with its verdict."""
-    explorer = tab_with_draws
-    for method in (None, "pca"):
-        if method:
-            explorer.open_set_up()
-            explorer.embed(method)
-            expect(explorer.at("frame-name")).to_have_text("PCA", timeout=LONG)
-        expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
-        expect(explorer.at("cancel")).to_have_count(0, timeout=LONG)
-        verdict = explorer.state("audit")["verdict"]
-        with tab(explorer.url) as other:
-            other.open(copied_link(explorer))
-            other.expect_verdict(verdict, LONG)
-            expect(other.at("frame-name")).to_contain_text("PCA" if method else "Average")
 
 
 def test_a_reload_while_a_map_is_made_keeps_its_verdict(explorer: Explorer) -> None:
@@ -204,22 +186,6 @@ def test_a_link_with_another_scale_draws_again(tab_with_draws: Explorer) -> None
     expect(tab_with_draws.at("draws-scale")).to_have_value("0.5")
 
 
-def test_the_link_of_a_job_reads_its_data_once(explorer: Explorer, tab: Tab) -> None:
-    """The page requests the rows of the linked data set only once."""
-    explorer.open_sheet("s_curve", 60)
-    explorer.embed("pca")
-    expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
-    link = seen(explorer)["link"].removeprefix(explorer.url)
-    assert "job=" in link
-    assert "dataset=" in link
-    with tab(explorer.url) as other:
-        asked: list[str] = []
-        other.page.on("request", lambda request: asked.append(urlsplit(request.url).query))
-        other.open(link)
-        seen(other)
-        assert asked.count("points=0:4") == 1
-
-
 def test_stretches_of_a_series_without_subjects(explorer: Explorer) -> None:
     """A time series without a column of subjects is audited again by stretches of its rows."""
     walk = np.cumsum(np.random.default_rng(3).standard_normal((300, 3)), axis=0)
@@ -280,11 +246,14 @@ def test_after_the_first_play_the_link_has_the_average(explorer: Explorer) -> No
 
 
 def test_the_lines_of_the_average_fetch_it(tab_with_draws: Explorer, tmp_path: Path) -> None:
-    """The shell's and Python's lines give the mean of the draws, and not the reference."""
+    """The saved file, and the shell's and Python's lines, give the mean of the draws, and not the reference."""
     path = f"{tab_with_draws.url}/v1/posteriors/{tab_with_draws.state('posterior')['id']}/draws"
     replies = [httpx.get(f"{path}/{i}?wait=30", headers={"Accept": "application/x-npy"}).content for i in range(6)]
     expected = np.mean([np.load(io.BytesIO(reply)) for reply in replies], axis=0)
     expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
+    name, saved = tab_with_draws.download("npy")
+    assert name == "average.npy"
+    np.testing.assert_allclose(np.load(io.BytesIO(saved)), expected, atol=1e-5)
     tab_with_draws.run_lines(tmp_path)
     for name in ("average.npy", "python.npy"):
         np.testing.assert_allclose(np.load(tmp_path / name), expected, atol=1e-12)

@@ -1,4 +1,4 @@
-"""The page's web worker computes what the page would; the canvas draws a sample of the points while the view moves."""
+"""The page's web worker; the canvas draws a sample of the points while the view moves."""
 
 from __future__ import annotations
 
@@ -7,36 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
-# Whether the worker gives what its functions give in the page, for two islands, their densities and their colors.
-IS_SAME = """async () => {
-    const { compute } = await import('/explorer/js/lib/background.js');
-    const { lookOf } = await import('/explorer/js/lib/look.js');
-    const { densitiesOf } = await import('/explorer/js/plot/density.js');
-    const { outlinesOf } = await import('/explorer/js/plot/islands.js');
-    const n = 3000;
-    const random = (seed) => { const x = Math.sin(seed * 12.9898) * 43758.5453; return x - Math.floor(x); };
-    const of = Float32Array.from({ length: n }, (_, i) => i % 2);
-    const data = Float32Array.from({ length: 4 * n }, (_, i) => random(i) + random(i + 0.5) + (of[(i >> 1) % n] * 4));
-    const place = { directions: [[1, 0], [0, 1]], box: { center: [3, 3], half: [3, 3] } };
-    const hidden = Uint8Array.from(of, (_, i) => Number(i % 5 === 0));
-    const labels = Array.from(of, (island) => `group ${island}`);
-    const calls = [
-        [outlinesOf, { islands: { names: ['A', 'B'], isSolid: [true, false], of }, data: data.slice(0, 2 * n), p: 2,
-            hidden, ...place }],
-        [densitiesOf, { draws: { data, count: 2, n, p: 2 }, classes: 2, index: Uint16Array.from(of), mask: null, hidden,
-            ...place }],
-        [lookOf, { n, name: 'labels', title: 'kind', theme: 'light', order: null, isDate: false, values: labels,
-            shares: data.map((value) => value / 8), where: 'in another sample' }],
-    ];
-    const same = [];
-    for (const [make, inputs] of calls) {
-        const here = make(inputs);
-        const found = [await compute(make.name, inputs), await compute(make.name, inputs)];
-        const text = JSON.stringify(here);
-        same.push(found.every((one) => JSON.stringify(one) === text) && text.length > 999);
-    }
-    return same;
-}"""
 
 # The rows that the flat plot paints of 30,000 while it is zoomed, and afterwards: [moving, moving again, at rest].
 PAINTED = """async () => {
@@ -68,12 +38,6 @@ PAINTED = """async () => {
     canvas.remove();
     return { all, moving, atRest: counts.pop(), side: all / n };
 }"""
-
-
-def test_the_worker_computes_what_the_page_would(explorer: Explorer) -> None:
-    """The worker's contours, densities and colors equal those that the page computes, also from earlier arrays."""
-    explorer.open()
-    assert explorer.page.evaluate(IS_SAME) == [True] * 3
 
 
 def test_a_moving_view_draws_a_sample_and_a_resting_one_every_point(explorer: Explorer) -> None:

@@ -15,8 +15,6 @@ from tests.system.conftest import ROOT
 from tests.ui.driver.tables import csv
 
 if TYPE_CHECKING:
-    from playwright.sync_api import FilePayload
-
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
 
@@ -32,6 +30,7 @@ def test_an_embedding(explorer: Explorer) -> None:
     explorer.upload("sheet.csv", csv(SHEET.X, side=SIDES))
     explorer.embed("isomap")
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)
+    expect(explorer.at("transport")).to_have_count(0)
     expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     with Client(explorer.url, progress=False) as glle:
@@ -75,27 +74,17 @@ def test_the_example_map_has_its_verdict_at_once(explorer: Explorer, tab: Tab) -
         other.expect_verdict(EXAMPLE["verdict"])
 
 
-def test_a_preliminary_verdict_is_marked_and_the_last_one_has_its_color(explorer: Explorer) -> None:
-    """While more samples are embedded, a line says so; each level has its own color."""
+def test_a_preliminary_verdict_is_marked(explorer: Explorer) -> None:
+    """While more samples are embedded, a line says so."""
     explorer.open_example()
-    marks = explorer.page.evaluate(LEVELS)
-    assert len({color for color, _ in marks}) == 4
-    assert [is_marked for _, is_marked in marks] == [True, True, True, True]
+    explorer.page.evaluate(WORK)
+    expect(explorer.at("preliminary")).to_be_visible()
 
 
-# The color of the verdict by level, and whether it is marked as preliminary while work goes on.
-LEVELS = """async () => {
+# Make the shown verdict a preliminary one, while work goes on.
+WORK = """async () => {
     const { set, state } = await import('/explorer/js/store.js');
-    const found = [];
-    for (const level of ['trust', 'partly', 'no', 'unknown']) {
-        const work = { label: '', stage: '', done: 0, total: 0 };
-        set({ audit: { ...state.audit, level, is_preliminary: true }, work });
-        await new Promise((resolve) => setTimeout(resolve, 50));
-        const [box, mark] = ['headline-box', 'preliminary'].map((id) => document.querySelector(`[data-testid=${id}]`));
-        found.push([getComputedStyle(box).borderLeftColor, Boolean(mark)]);
-    }
-    set({ work: null });
-    return found;
+    set({ audit: { ...state.audit, is_preliminary: true }, work: { label: '', stage: '', done: 0, total: 0 } });
 }"""
 
 
@@ -266,7 +255,9 @@ def test_each_island_has_a_closed_outline_around_its_points(explorer: Explorer) 
     X = np.random.default_rng(4).standard_normal((200, 4))
     X[:, 0] += 12 * group
     explorer.open()
-    explorer.choose_file("row.csv", csv(X, map_1=X[:, 0].round(3).tolist(), map_2=X[:, 1].round(3).tolist()))
+    explorer.choose_file("row.csv", csv(X, across=X[:, 0].round(3).tolist(), up=X[:, 1].round(3).tolist()))
+    explorer.give_role("across", "map-x")
+    explorer.give_role("up", "map-y")
     explorer.at("use-file").click()
     expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     explorer.wait_still()
@@ -331,6 +322,7 @@ def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer)
     explorer.at("use-file").click()
     expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=90_000)
     assert explorer.page.evaluate("clicks") <= 3
+    assert explorer.state("dataset")["n_features"] == 3
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     explorer.at("map-method").select_option("pca")
     expect(explorer.at("headline-box")).not_to_have_class("headline unknown", timeout=90_000)
@@ -359,35 +351,3 @@ def test_a_posterior(explorer: Explorer, link: str) -> None:
     expect(explorer.at("verdict")).to_have_count(0)
     explorer.wait_drawn()
     assert explorer.state("audit")["arrays"] != shown["arrays"]
-
-
-def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
-    """Two columns become the map instead of features, and are compared with chance; the link shows the map again."""
-    across, up = SHEET.coordinates.round(4).T
-    explorer.open()
-    explorer.choose_file("sheet.csv", csv(SHEET.X, across=across, up=up))
-    explorer.give_role("across", "map-x")
-    explorer.give_role("up", "map-y")
-    expect(explorer.at("pending")).to_contain_text("3 features")
-    explorer.at("use-file").click()
-    expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=90_000)
-    expect(explorer.at("headline-box")).to_have_class("headline unknown")
-    expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
-    expect(explorer.at("frame-name")).to_contain_text("Your map")
-    assert explorer.state("dataset")["n_features"] == 3
-    explorer.open(explorer.page.url.removeprefix(explorer.url))
-    explorer.page.reload()
-    expect(explorer.at("verdict")).to_contain_text("Give the method of this map", timeout=30_000)
-
-
-def test_coordinates_beside_a_data_set(explorer: Explorer) -> None:
-    """A file of coordinates with as many rows as the data is audited; other files are refused with the remedy."""
-    explorer.open_sheet("s_curve", N)
-    explorer.expected.append("422")
-    table = "y1,y2\n" + "".join(f"{a},{b}\n" for a, b in SHEET.coordinates.tolist())
-    short: FilePayload = {"name": "map.csv", "mimeType": "", "buffer": table.encode().rsplit(b"\n", 3)[0]}
-    explorer.at("map-file").set_input_files(short)
-    expect(explorer.at("problem")).to_contain_text("rows of coordinates")
-    explorer.at("dismiss").click()
-    explorer.at("map-file").set_input_files({**short, "buffer": table.encode()})
-    expect(explorer.at("verdict")).to_be_visible(timeout=90_000)

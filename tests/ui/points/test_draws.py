@@ -50,32 +50,6 @@ def test_the_slider_goes_to_any_draw_and_the_link_follows(tab_with_draws: Explor
     expect(tab_with_draws.at("frame-name")).to_contain_text("Draw 1")
 
 
-def test_points_move_and_do_not_flip(tab_with_draws: Explorer) -> None:
-    """Between draws a point stays nearer to its position than to its mirror image."""
-    frames = []
-    for place in ("0", "1", "2", "3"):
-        tab_with_draws.at("scrub").fill(place)
-        expect(tab_with_draws.at("scrub")).to_have_value(place)
-        frames.append(tab_with_draws.places())
-    stage = tab_with_draws.box("stage")
-    middle = stage["x"] + stage["width"] / 2
-    for frame in frames[1:]:
-        distance = sum(abs(a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
-        mirrored_distance = sum(abs(2 * middle - a[0] - b[0]) for a, b in zip(frames[0], frame, strict=True))
-        assert 0 < distance < mirrored_distance / 2
-
-
-def test_reference_and_average_are_one_click_away(tab_with_draws: Explorer) -> None:
-    """The average of all draws is shown first; one click shows the reference embedding, another the average again."""
-    expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
-    tab_with_draws.at("scrub").fill("4")
-    tab_with_draws.at("show-consensus").click()
-    expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
-    tab_with_draws.at("show-reference").click()
-    expect(tab_with_draws.at("frame-name")).to_contain_text("Reference")
-    assert tab_with_draws.state("frame") == 0
-
-
 def test_a_thumbnail_opens_its_draw(tab_with_draws: Explorer) -> None:
     """The grid has one thumbnail per draw and one of the reference; a click enlarges it."""
     tab_with_draws.at("tab-grid").click()

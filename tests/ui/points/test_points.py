@@ -159,18 +159,8 @@ def test_a_selection_in_a_thumbnail_is_in_all_views(tab_with_draws: Explorer) ->
     until(lambda: tab_with_draws.screenshot() != chosen)
 
 
-def test_a_row_is_found_by_its_number(tab_with_draws: Explorer) -> None:
-    """A row is shown by its number, and its neighbors are links."""
-    tab_with_draws.find("row", "17")
-    expect(tab_with_draws.at("point")).to_contain_text("Row 17")
-    other = tab_with_draws.at("point-neighbors").locator("button").first
-    number = other.text_content()
-    other.click()
-    expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {number}")
-
-
 def test_a_selected_point_is_linked_with_its_neighbors(tab_with_draws: Explorer) -> None:
-    """A click draws a line to each of its neighbors, also when the pointer has left."""
+    """A click draws a line to each of its neighbors, also when the pointer has left; the panel leads to each."""
     places = tab_with_draws.places()
     row = most_isolated(places)
     tab_with_draws.page.mouse.move(places[row][0] + 40, places[row][1] + 40)
@@ -189,6 +179,9 @@ def test_a_selected_point_is_linked_with_its_neighbors(tab_with_draws: Explorer)
     tab_with_draws.page.keyboard.press("Escape")
     until(lambda: tab_with_draws.screenshot() != linked)
     assert not any(tab_with_draws.has_ink(middle, around=1) for middle in middles)
+    tab_with_draws.find("row", str(row))
+    tab_with_draws.at("point-neighbors").locator("button").first.click()
+    expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {rows[0]}")
 
 
 PLACES = "async () => Array.from((await import('/explorer/js/views/stage.js')).onStage.xy)"  # in the plot
