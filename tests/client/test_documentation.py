@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import pydoc
 import re
-from inspect import signature
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ import glle.client
 import glle_engine
 from glle import Client, Dataset, GlleServiceError, Job, Posterior
 from glle.cli import connection
-from glle.types import FitOptions
 from tests.system.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
@@ -61,13 +59,6 @@ def test_page_has_every_command_and_exit_code() -> None:
     codes |= {connection.UNREAD}
     (listed,) = re.findall(r"Exit codes: (.*)", PAGE)
     assert {int(code) for code in re.findall(r"\d+", listed)} == codes
-
-
-def test_help_of_fit_has_every_parameter() -> None:
-    """`help(Client.fit)` lists what `**options` takes, and `help(glle.audit)` has the options of a table."""
-    assert {"method", "labels", "missing"} <= signature(glle.audit).parameters.keys()
-    assert "`missing`" in str(glle.audit.__doc__)
-    assert {name for name in FitOptions.__annotations__ if f"`{name}`" not in str(Client.fit.__doc__)} == set()
 
 
 def test_help_of_the_package_shows_an_example_and_the_public_names() -> None:

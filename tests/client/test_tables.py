@@ -249,27 +249,6 @@ def test_labels_by_name_reach_what_uses_them() -> None:
     np.testing.assert_array_equal(named.Y, glle.embed(X, "supervised-lle", labels=CLUSTERS, n_neighbors=6).Y)
 
 
-def test_all_problems_of_a_table_are_in_one_message() -> None:
-    """One error lists columns without a role, missing and infinite values, and the choices for each."""
-    table = GAPS.assign(d=np.inf, note=[f"w{row % 25}" for row in range(N)], pair=pd.to_timedelta(range(N), unit="s"))
-    with pytest.raises(GlleError) as refused:
-        glle.fit(table)
-    message = str(refused.value)
-    for part in (
-        "'note' (text, such as 'w0'), 'pair' (duration)",
-        "in 2 of 40 rows; the first is in row 3, counted from 0",
-        "a (1), b (1)",
-        "infinite in 40 of 40 rows",
-        "missing='drop'",
-        "missing='median'",
-    ):
-        assert part in message
-    with pytest.raises(GlleError, match=r"2 of 40 rows; the first is in row 3, .*: 0 \(1\), 1 \(1\).*missing='drop'"):
-        glle.embed(GAPS[["a", "b"]].to_numpy(), "pca")
-    with pytest.raises(GlleError, match="missing='mean' is not one of drop, median"):
-        glle.embed(GAPS, "pca", missing="mean")
-
-
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [

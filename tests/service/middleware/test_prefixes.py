@@ -1,13 +1,8 @@
-"""The API below a path, by uvicorn's root path, by a trusted proxy, and behind Caddy."""
+"""The API below a path, by uvicorn's root path and by a trusted proxy."""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import socket
-import subprocess
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +13,12 @@ from hypothesis import strategies as st
 
 from service.explorer.routes import FOLDER
 from service.schemas.addresses import normal_prefix, root_path
-from tests.conftest import emptied, until
+from tests.conftest import emptied
 from tests.service.conftest import connected_app, serving
 from worker.base.settings import SettingsError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from worker.base.settings import Settings
 
 SHEET = {"name": "s_curve", "n": 50}
@@ -136,54 +128,3 @@ def test_the_page_names_no_address_from_the_root() -> None:
         assert not re.findall(r"""(?:fetch|import)\(\s*['"`]/""", text), path
         if "fetch(" in text.replace("fetch()", "") or "XMLHttpRequest()" in text:
             assert path.name == "api.js", path
-
-
-@contextmanager
-def caddy(port: int, folder: Path) -> Iterator[str]:
-    """Serve the API below /glle by Caddy; yield the URL."""
-    with socket.create_server((LOCAL, 0)) as free:
-        caddy_port = free.getsockname()[1]
-    file = folder / "Caddyfile"
-    file.write_text(
-        "{\nadmin off\nauto_https off\n}\n"
-        f"http://127.0.0.1:{caddy_port} {{\nhandle_path /glle/* {{\nreverse_proxy 127.0.0.1:{port} {{\n"
-        "header_up X-Forwarded-Prefix /glle\n}\n}\n}\n"
-    )
-    environment = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    process = subprocess.Popen(
-        [shutil.which("caddy") or "caddy", "run", "--config", str(file), "--adapter", "caddyfile"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        url = f"http://{LOCAL}:{caddy_port}/glle"
-        until(lambda: _answers(f"{url}/livez"))
-        yield url
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url).status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
-@pytest.mark.skipif(shutil.which("caddy") is None, reason="needs caddy (apt-get install caddy)")
-def test_caddy_serves_the_api_below_a_path(open_settings: Settings, tmp_path: Path) -> None:
-    """Each file that the page names, each link and each location is found behind a proxy that removes /glle."""
-    settings = replace(open_settings, trusted_proxies=LOCAL)
-    with serving(connected_app(Stores.connect(settings))) as served, caddy(served.base_url.port or 80, tmp_path) as url:
-        page = httpx.get(f"{url}/")
-        named = re.findall(r"""(?:href|src)="([^"]+)\"""", page.text)
-        assert len(named) > 4
-        for name in named:
-            assert httpx.get(httpx.URL(f"{url}/").join(name)).status_code == 200, name
-        with httpx.Client(base_url=url) as client:
-            check_below(client, "/glle", "/glle")
-            made = client.post("/v1/datasets/synthetic", json=SHEET)
-            assert httpx.URL(url).join(made.headers["location"]).path == f"/glle/v1/datasets/{made.json()['id']}"
-        assert json.loads(httpx.get(f"{url}/openapi.json").text)["servers"] == [{"url": "/glle"}]

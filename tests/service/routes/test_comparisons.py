@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from glle_engine import manifolds
@@ -80,11 +79,3 @@ def test_default_candidates_and_labels(client: httpx.Client, stores: Stores) -> 
     assert [row["label"] for row in job["request"]["methods"]] == ["pca", "mine", "pca-2"]
     check_problem(client.post(COMMAND, json={"dataset": upload(client, X), "audit": False}), 422, "invalid-request")
     assert stores.jobs.fetch(job["id"]).parts is not None
-
-
-def test_noise_has_no_map(client: httpx.Client, stores: Stores) -> None:
-    """A comparison of maps of noise has one sentence, and no best map."""
-    noise = np.random.default_rng(0).standard_normal((120, 5))
-    comparison = answer(client, stores, {"dataset": upload(client, noise), "methods": METHODS, "scores": []})
-    assert comparison["best"] == {"neighbors": None, "layout": None, "groups": None}
-    assert len(comparison["sentences"]) == 1

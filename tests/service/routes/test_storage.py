@@ -92,25 +92,6 @@ def test_doctor_writes_reads_and_removes(remote_stores: Stores, monkeypatch: pyt
 X = np.random.default_rng(0).normal(size=(50, 3))
 
 
-def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: Stores) -> None:
-    """The response has no ETag and is not cached; the same upload repairs the data."""
-    body = "\n".join(",".join(map(repr, row)) for row in X.tolist())
-    csv = {"Content-Type": "text/csv"}
-    id_ = client.post("/v1/datasets", content=body, headers=csv).json()["id"]
-    path = f"/v1/datasets/{id_}/data"
-    good = client.get(path, headers={"Accept": "application/x-npy"})
-    assert good.status_code == 200
-    (file,) = stored_files(stores)
-    file.write_bytes(file.read_bytes()[:-1] + b"\0")
-    for media in ("application/x-npy", "application/json", "text/csv", "application/zip"):
-        answer = client.get(path, headers={"Accept": media})
-        assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:dataset-damaged")
-        assert "etag" not in answer.headers
-    assert client.post("/v1/datasets", content=body, headers=csv).status_code == 200
-    again = client.get(path, headers={"Accept": "application/x-npy"})
-    assert (again.content, again.headers["etag"]) == (good.content, good.headers["etag"])
-
-
 CSV = {"Content-Type": "text/csv"}
 SHEET = {"name": "s_curve", "n": 50}
 ALL = 2**60  # more than any disk has

@@ -61,24 +61,6 @@ def test_every_reference_leads_somewhere(contract_text: str) -> None:
     assert referred == set(CONTRACT["components"]["schemas"])
 
 
-def test_generators_can_make_clients_of_the_contract() -> None:
-    """JSON comes first and is one model or choice of models; no member has the name of a variable of generated code.
-
-    openapi-python-client reads a response by the first media type that it knows, tests the type of a body by
-    isinstance, and keeps what is left of an object in the variable `d`. `make -C qa clients` makes whole clients.
-    """
-    for method, path, operation in OPERATIONS:
-        bodies = operation.get("requestBody", {}).get("content", {})
-        documents = [content["schema"] for media, content in bodies.items() if media.endswith("json")]
-        assert len(documents) <= 1, (method, path)
-        assert all(schema.keys() == {"$ref"} for schema in documents), (method, path)
-        for status, answer in operation["responses"].items():
-            media = list(answer.get("content", {}))
-            assert media[:1] == ["application/json"] or "application/json" not in media, (method, path, status)
-    members = {name for schema in CONTRACT["components"]["schemas"].values() for name in schema.get("properties", ())}
-    assert members.isdisjoint({"d", "self", "cls", "src_dict", "field_dict"})
-
-
 def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> None:
     """The page has each path, and nothing that its policy refuses; the served contract is the exported one."""
     assert client.get("/openapi.json").json() == CONTRACT

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-import service
 from glle_engine import manifolds
 from service.submission import waiting
 from tests.conftest import until
-from tests.service.tenants import bearer, serve_stores
+from tests.service.tenants import bearer
 from tests.worker.execution.workers import worker
 from worker.execution import process_guard
 from worker.jobs.draw_stream import DrawRequests
@@ -180,35 +177,3 @@ def test_a_draw_beyond_the_memory_is_refused_and_others_go_on(client: httpx.Clie
             assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-much-memory")
             assert "GLLE_METHOD_BYTES" in answer.json()["remedy"]
         assert client.get(f"{quick}/draws/0").status_code == 200
-
-
-ROOMS = tuple(f"{Path(service.__file__).parents[1] / room}/" for room in ("service", "worker"))
-NAMELESS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-PROTOCOL = f"{ROOMS[0]}server/"  # counts no more than uvicorn's protocol, which it extends
-FUNCTIONS, FILES = 77, 26  # with a tenant's turn (two functions) and the check for lost records (one)
-
-
-def test_an_uncached_draw_calls_few_functions(
-    stores: Stores, drawn_posterior: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An uncached draw calls a bounded number of functions; one of several requests must be within the bound."""
-    called: set[tuple[str, str]] = set()
-
-    def note(frame: Any, event: str, _: object) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(ROOMS) and code.co_name not in NAMELESS:
-            called.add((code.co_filename, code.co_qualname))
-
-    monkeypatch.setattr(threading, "_profile_hook", note)
-    fewest: set[tuple[str, str]] = set()
-    with serve_stores(stores) as client, workers(stores, 1):
-        for seed in range(40):
-            called.clear()
-            path = f"{drawn_posterior}/draws/7?seed={seed}&wait=30"
-            client.get(path, headers={"Accept": "application/x-npy"}).raise_for_status()
-            functions = {(file, name) for file, name in called if not file.startswith(PROTOCOL)}
-            fewest = min(fewest or functions, functions, key=len)
-            if seed > 2 and len(fewest) <= FUNCTIONS:
-                break
-    assert 50 < len(fewest) <= FUNCTIONS, sorted(fewest)
-    assert len({file for file, _ in fewest}) <= FILES, sorted(fewest)

@@ -78,27 +78,6 @@ def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
         assert client.get(f"{draws}/0").status_code == 200
 
 
-def test_quotas_of_tenants_are_separate(stores: Stores) -> None:
-    """A tenant at its quota does not affect another one."""
-    with serve_stores(stores, auth="required", quotas="*=jobs:1,bytes:4500 carol=jobs:2") as client:
-        for tenant in ("alice", "bob"):
-            headers = bearer(stores, tenant)
-            created = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
-            assert created.status_code == 201
-            check_exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
-            body = {"dataset": created.json()["id"], "method": "pca"}
-            assert client.post("/v1/embeddings", json=body, headers=headers).status_code == 202
-            other = {**body, "method": "lle"}
-            check_exceeded(client.post("/v1/embeddings", json=other, headers=headers), "jobs")
-            assert [job["kind"] for job in client.get("/v1/jobs", headers=headers).json()["items"]] == ["embedding"]
-        headers = bearer(stores, "carol")  # who may have two jobs
-        dataset = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers).json()["id"]
-        asked = [{"dataset": dataset, "method": method} for method in ("pca", "lle", "isomap")]
-        answers = [client.post("/v1/embeddings", json=body, headers=headers) for body in asked]
-        assert [answer.status_code for answer in answers[:2]] == [202, 202]
-        assert check_exceeded(answers[2], "jobs")["allowed"] == 2
-
-
 def test_usage_is_that_of_the_tenant_beside_its_quotas(stores: Stores) -> None:
     """Bytes, jobs, records and posteriors of the key's tenant; no other tenant is counted."""
     alice = resources_of("alice", stores)

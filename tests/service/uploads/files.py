@@ -118,12 +118,6 @@ FILES = (
         ),
         {"labels": "Art"},
     ),
-    File("excel-english.csv", lambda: BOM + _text(_NUMBERS.to_csv(index=False))(), Reading()),
-    File(
-        "excel-french.csv",
-        lambda: BOM + _text('"length";"width"\n5,1;3,5\n4,9;3\n7;3,2\n-6,3;"3,3"\n')(),
-        Reading(rows=[[5.1, 3.5], [4.9, 3], [7, 3.2], [-6.3, 3.3]], dialect=_COMMAS),
-    ),
     File(
         "excel-sep-line.csv",
         _text("sep=;\nlength;width\n" + "".join(f"{a};{b}\n" for a, b in _ROWS)),
@@ -166,31 +160,11 @@ FILES = (
         Reading(["index", "length", "width"], [[i, *row] for i, row in enumerate(_ROWS)]),
         {"features": "*"},
     ),
-    File(
-        "pandas-bool.csv",
-        _pandas(_NUMBERS.assign(fresh=[True, False, True, True]).to_csv),
-        Reading(
-            ["length", "width", "fresh"],
-            [[*row, fresh] for row, fresh in zip(_ROWS, [1, 0, 1, 1], strict=True)],
-            columns={"id": ["0"]},
-            ids=[0, 1, 2, 3],
-        ),
-    ),
     File("pandas.feather", _pandas(_NUMBERS.to_feather), Reading()),
     File(
         "pandas-index.parquet",
         _pandas(_INDEXED.to_parquet),
         Reading(columns={"id": ["__index_level_0__"]}, notice="set apart", ids=["a", "b", "c", "d"]),
-    ),
-    File(
-        "pandas-category.parquet",
-        _pandas(_FLOWERS.astype({"species": "category"}).to_parquet),
-        Refusal("unsupported-column", "?one_hot=species", {"one_hot": "species"}, _ENCODED),
-    ),
-    File(
-        "r-write-csv.csv",
-        _text('"","length","width"\n"1",5.1,3.5\n"2",4.9,3\n"3",7,3.2\n"4",6.3,3.3\n'),
-        Reading(columns={"id": ["0"]}, notice="numbers or names the rows", ids=[1, 2, 3, 4]),
     ),
     File(
         "r-write-csv2.csv",
@@ -213,7 +187,6 @@ FILES = (
         _text("% Iris\n@RELATION iris\n@ATTRIBUTE length REAL\n@DATA\n5.1\n4.9\n"),
         Refusal("malformed-csv", "Save as, CSV file"),
     ),
-    File("numbers.csv.gz", lambda: gzip.compress(_NUMBERS.to_csv(index=False).encode(), mtime=0), Reading()),
     File(
         "numbers.tsv.gz",
         lambda: gzip.compress(_NUMBERS.to_csv(index=False, sep="\t").encode(), mtime=0),
@@ -248,33 +221,6 @@ FILES = (
             {"ignore": ["species", "the place"]},
             Reading(columns={"ignore": ["species", "the place"]}),
         ),
-    ),
-    File(
-        "ids.csv",
-        _text("customer_id,length,width\n" + "".join(f"{7 + 3 * i},{a},{b}\n" for i, (a, b) in enumerate(_ROWS))),
-        Reading(columns={"id": ["customer_id"]}, notice="'customer_id'", ids=[7, 10, 13, 16]),
-    ),
-    File(
-        "shuffled-ids.csv",
-        _text("customer_id,length,width\n9,5.1,3.5\n3,4.9,3.0\n7,7.0,3.2\n1,6.3,3.3\n"),
-        Reading(["customer_id", "length", "width"], [[9, 5.1, 3.5], [3, 4.9, 3.0]], notice="?id=customer_id"),
-    ),
-    File(
-        "counter.csv",
-        _text("t,length\n" + "".join(f"{i},{i % 3}.5\n" for i in range(12))),
-        Reading(["t", "length"], [[0, 0.5], [1, 1.5]], notice="?id=t"),
-    ),
-    File(
-        "missing-labels.csv",
-        _text("length,width,species\n5.1,3.5,setosa\n4.9,3.0,\n7.0,3.2,vir\n6.3,3.3,vir\n"),
-        Reading(labels=["setosa", "", "vir", "vir"], columns={"labels": ["species"]}, notice="missing in 1 of 4 rows"),
-        {"labels": "species"},
-    ),
-    File(
-        "missing-labels.parquet",
-        _pandas(_FLOWERS.assign(species=["setosa", None, "vir", "vir"]).to_parquet),
-        Reading(labels=["setosa", "", "vir", "vir"], columns={"labels": ["species"]}, notice="missing in 1 of 4 rows"),
-        {"labels": "species"},
     ),
     File(
         "pandas-without-names.csv",

@@ -15,7 +15,7 @@ from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import default_scores, score
 from tests.service.conftest import check_problem, csv_rows, upload
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
-from tests.service.routes.posteriors.conftest import NPY, NPZ, finish, npz, result_of
+from tests.service.routes.posteriors.conftest import NPY, NPZ, npz, result_of
 from worker.base.memory import INTERACTIVE_BYTES
 from worker.base.problems import Problem
 from worker.execution import context, tasks
@@ -64,40 +64,6 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
     assert [list(row) for row in selected] == [["point", "embedding_1", "embedding_2"]] * 2
     assert [[float(row["embedding_1"]), float(row["embedding_2"])] for row in selected] == direct.Y[3:5].tolist()
     assert client.get(coordinates + "?points=0:1&dtype=float32").json()["arrays"]["embedding"]["dtype"] == "float32"
-
-
-def test_options_of_a_library_and_weights_of_labels(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Options are in the answer and make another id; an unknown one fails the job; UMAP needs labels."""
-    pytest.importorskip("openTSNE")
-    short: dict[str, Any] = {"early_iter": 0, "max_iter": 5, "perplexity": 5}
-    options: dict[str, Any] = {"max_step_norm": 0.5, "n_interpolation_points": 3}
-    links = []
-    for parameters in (short, {**short, "options": options}):
-        answer = embed(client, sheet, "t-sne", parameters=parameters, scores=[])
-        links.append(answer.json()["links"]["embedding"])
-        result_of(stores, answer)
-    embeddings = [client.get(link).json() for link in links]
-    assert ["options" in each["parameters"] for each in embeddings] == [False, True]
-    assert embeddings[1]["parameters"]["options"] == options
-    assert embeddings[0]["id"] != embeddings[1]["id"]
-    answer = embed(client, sheet, "t-sne", parameters={**short, "options": {"max_step": 1}}, scores=[])
-    finish(stores, answer.json()["id"])
-    problem = check_problem(client.get(answer.json()["links"]["embedding"] + "?wait=0"), 422, "invalid-parameter")
-    assert "Did you mean max_step_norm?" in problem["remedy"]
-    check_problem(embed(client, sheet, "t-sne", parameters={"options": 3}), 422, "invalid-parameter")
-    check_problem(embed(client, sheet, "umap", parameters={"target_weight": 0.5}), 422, "invalid-parameter")
-
-
-def test_the_chain_between_groups_of_states(client: httpx.Client, stores: Stores, sheet: str) -> None:
-    """Diffusion maps with `lump` return the chain of the groups, as in the library; they need labels."""
-    groups = np.arange(N) * 3 // N
-    answer = embed(client, sheet, "diffusion-maps", parameters={"lump": True}, labels=column(client, groups), scores=[])
-    found = client.get(result_of(stores, answer)).json()["figures"]["lumping"]
-    method = method_of("diffusion-maps")
-    expected = method.embed(SHEET.X, method.spec(lump=True), labels=groups).figures["lumping"]
-    np.testing.assert_allclose(found["chain"], expected["chain"], rtol=1e-9)
-    assert found["deviation"] == pytest.approx(expected["deviation"])
-    check_problem(embed(client, sheet, "diffusion-maps", parameters={"lump": True}), 422, "invalid-parameter")
 
 
 def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Stores, sheet: str) -> None:
