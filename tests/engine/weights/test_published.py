@@ -352,26 +352,6 @@ def scatters(
     return (S1 + S1.T) / (2 * n), S2 / n, means, covariances
 
 
-def test_full_covariance_is_a_zero_of_the_gradient() -> None:
-    """At convergence Eq. 26 vanishes for every point, with S1 and S2 of the posterior for these covariances.
-
-    The prior of the fit is their absolute values, and the distribution of the fit is their posterior.
-    """
-    X = manifolds.make("s_curve", 30, seed=2).X
-    X = X / np.abs(X).max()
-    fitted = fit(X, variant="published", covariance="full", n_neighbors=6, max_iter=500, tol=1e-13)
-    assert fitted.diagnostics.figures["converged"]
-    omega = np.broadcast_to(np.eye(6), (30, 6, 6))
-    for _ in range(fitted.diagnostics.figures["iterations"]):
-        S1, S2, _, _ = scatters(X, fitted.neighbors, omega, proper=False)
-        omega = np.concatenate([published_m_step(X[row].T[None], S1, S2) for row in fitted.neighbors])
-    S1, S2, means, covariances = scatters(X, fitted.neighbors, omega, proper=False)
-    size = np.abs(omega).max()
-    gradient = published_gradient(X[fitted.neighbors].transpose(0, 2, 1), omega, S1, S2)
-    assert np.abs(gradient).max() < 1e-9 * size
-    require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-7 * size)
-
-
 def test_a_descent_reports_and_can_be_canceled_between_its_steps() -> None:
     """A fit of one block of points reports more often than once for each iteration."""
     reports: list[int] = []
@@ -408,8 +388,8 @@ def test_em_by_descent_arrives_where_the_closed_form_is() -> None:
         omega = np.stack(rounds)
     _, _, means, covariances = scatters(X, fitted.neighbors, omega, proper=False)
     size = float(np.abs(omega).max())
-    require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-6 * size)
-    np.testing.assert_allclose(fitted.mean, closed.mean, atol=1e-6 * np.abs(closed.mean).max())
+    for posterior in (fitted, closed):  # the prior has the absolute values of the covariances
+        require_distribution(posterior, absolute(omega), means, absolute(covariances), 1e-6 * size)
     far = fit(40 * X, covariance="full-descent", **options)
     assert "not-converged" in notes(far)
     assert max(far.diagnostics.figures["descent_steps"]) == 1000
