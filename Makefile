@@ -110,7 +110,7 @@ believe: setup
 
 generate: setup
 	$(BIN)/python -m openapi.contract
-	$(BIN)/python -m tests.service.cli.settings_page
+	$(BIN)/python -m docs.figures.settings
 	$(BIN)/python -m docs.figures.reference
 
 # Three wheels: of the engine for the kind of processor and the Python of this machine, and for any, and of the server.

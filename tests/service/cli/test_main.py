@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from docs.figures import settings as settings_page
 from service.cli import main, options
-from tests.service.cli import settings_page
 from tests.system.conftest import glle
 from worker.base.settings import Settings, rows
 from worker.connections.clients import require_login

@@ -1,6 +1,6 @@
 """docs/reference/settings.md, which is generated from the table of settings.
 
-`python -m tests.service.cli.settings_page` writes the page.
+`python -m docs.figures.settings` writes the page.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from worker.base.settings import rows
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "settings.md"
+PAGE = Path(__file__).resolve().parents[1] / "reference" / "settings.md"
 
 _HEAD = """# Settings
 
