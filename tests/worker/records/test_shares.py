@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from worker.records.shares import HELD_MS, SHARE, Shares, allowed_tasks
+from worker.records.shares import HELD_MS, SHARE, UNLIMITED, Shares, allowed_tasks, may_hold
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -35,3 +35,11 @@ def test_a_process_counts_until_it_has_not_published_for_long(stores: Stores, mo
 def test_a_worker_is_left_for_other_tenants(workers: int, *, has_keys: bool, are_short: bool, allowed: int) -> None:
     """Unless there is one tenant, or one worker, or the tasks are short."""
     assert allowed_tasks(workers, has_keys=has_keys, are_short=are_short) == allowed
+
+
+def test_a_tenant_may_hold_three_times_as_much_as_is_left_free() -> None:
+    """Or all that is free if it holds nothing; a limit of its own replaces the share."""
+    assert [held for held in range(10) if may_hold(held, 1, 3)] == [0, 1, 2, 3, 4, 5]
+    assert [may_hold(held, 3, 3) for held in (0, 1)] == [True, False]
+    assert [held for held in range(10) if may_hold(held, 2, 3, 6)] == [0, 1, 2, 3, 4]
+    assert [may_hold(9, amount, 3, UNLIMITED) for amount in (3, 4)] == [True, False]
