@@ -13,6 +13,7 @@ environments, and keeps the code in NUMBA_CACHE_DIR if this is set, or else in t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import logging
@@ -31,11 +32,6 @@ from numba.core import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.extending import intrinsic, overload
 from numba.misc.appdirs import AppDirs
-
-try:
-    import fcntl
-except ImportError:  # Windows: two processes may compile the same function
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,8 +198,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         the index of a function's signatures, which numba rewrites without a lock, has one writer at a time.
         """
         with contextlib.suppress(OSError):  # there is no folder to write to, or the file system has no locks
-            if fcntl is not None:
-                fcntl.lockf(_locks(), fcntl.LOCK_EX if wait else fcntl.LOCK_UN, 1, self._place)
+            fcntl.lockf(_locks(), fcntl.LOCK_EX if wait else fcntl.LOCK_UN, 1, self._place)
 
 
 @functools.cache

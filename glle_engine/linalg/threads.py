@@ -43,8 +43,7 @@ class _Threads:
 
 
 _THREADS = _Threads()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_THREADS.note_fork)
+os.register_at_fork(after_in_child=_THREADS.note_fork)
 
 
 @contextmanager

@@ -238,11 +238,11 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
     return values[:end]
 
 
-def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
-    """Memory-map the matrix that fills a file from byte `start` to its end, with as many rows as the file has."""
+def map_rows(out: IO[bytes], dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
+    """Memory-map the matrix that fills a file, with as many rows as the file has."""
     out.flush()
-    shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
-    return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # it takes IO[bytes]
+    shape = (os.fstat(out.fileno()).st_size // (dtype.itemsize * features), features)
+    return np.memmap(out, dtype, "r+", 0, shape, order)  # type: ignore[call-overload, no-any-return] # it takes IO[bytes]
 
 
 def check_names(names: Sequence[str] | None, features: int) -> None:
@@ -376,7 +376,7 @@ class _Pass:
         if self._faults or self._refused:
             raise self._refusal(count)
         are_dates = layout.colors is not None and self._columns.head[layout.colors].kind == "date"
-        values = np.concatenate(parts) if out is None else map_rows(out, 0, self._dtype, self._features)
+        values = np.concatenate(parts) if out is None else map_rows(out, self._dtype, self._features)
         return build_table(
             values,
             self._names,

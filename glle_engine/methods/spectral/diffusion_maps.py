@@ -187,7 +187,7 @@ def diffusion_maps(
         neighbors, bridges = spec.graph(X, on_progress, k)
         graph = symmetric_graph(*neighbors)
     on_progress(0, 1, "embedding")
-    weights, notes = heat_kernel(graph, epsilon, "epsilon", is_given=(spec.epsilon, spec.bandwidth) != ("auto", None))
+    weights, notes = heat_kernel(graph, epsilon, is_given=(spec.epsilon, spec.bandwidth) != ("auto", None))
     S, d = diffusion(csr_array(weights + identity(n, format="csr")), spec.alpha)
     count = min(n - 2, max(_PAIRS, p + 1))
     values, vectors = _leading(S, np.sqrt(d), count, dense=k is None)

@@ -47,7 +47,7 @@ _ACCEPTED_RESIDUAL = 1e-10
 _REMEDY = f"Raise {Way('n_neighbors')} or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
 
 
-def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
+def heat_kernel(graph: csr_array, epsilon: float, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
     r"""Return :math:`\exp(-|x_i - x_j|^2 / \epsilon)` on the edges of a graph of distances (n, n), and notes.
 
     Parts of the data that are far from each other have weights of almost 0 between them. If epsilon is a default, not
@@ -60,8 +60,6 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
         The distance of the two points of each edge; connected, symmetric.
     epsilon : float
         In squared units of the data.
-    option : str
-        Name of the user's option for epsilon, for the remedy.
     is_given : bool
         Whether the user chose epsilon.
 
@@ -79,20 +77,20 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
         return csr_array(weights), ()
     longest = float(minimum_spanning_tree(graph).data.max())
     enough = 1.001 * longest**2 / -np.log(MIN_WEIGHT_SHARE)
-    shown = Way(option, float(f"{epsilon:.3g}"))
+    shown = Way("epsilon", float(f"{epsilon:.3g}"))
     if is_given:
         raise InvalidParameterError(
             f"With {shown} the weights between {count} parts of the data are almost 0.",
-            remedy=f"The smallest {Way(option)} that connects them is {enough:.3g}. {Way(option, 'auto')} takes the "
-            "square of the usual distance of neighbors.",
-            details={option: epsilon, "components": count, "smallest": enough},
+            remedy=f"The smallest {Way('epsilon')} that connects them is {enough:.3g}. {Way('epsilon', 'auto')} takes "
+            "the square of the usual distance of neighbors.",
+            details={"epsilon": epsilon, "components": count, "smallest": enough},
         )
     weights.data = np.maximum(weights.data, MIN_WEIGHT_SHARE)
     message = (
         f"The data have {count} parts that are far from each other: with {shown}, the usual squared distance of "
         f"neighbors, the weights between them vanish and are set to {MIN_WEIGHT_SHARE:g}. Coordinates tell the parts "
-        f"apart, but not how far apart they are. Give {Way(option)} of at least {enough:.3g} to relate them, or embed "
-        "each part alone."
+        f"apart, but not how far apart they are. Give {Way('epsilon')} of at least {enough:.3g} to relate them, or "
+        "embed each part alone."
     )
     return csr_array(weights), (Note("far-parts", message),)
 
@@ -258,7 +256,7 @@ def laplacian_eigenmaps(X: Data, spec: LaplacianEigenmapsSpec, on_progress: OnPr
     elif spec.weights == "heat":
         squares = graph.data**2  # 0 between equal points
         epsilon = float(np.median(squares[squares > 0])) if isinstance(spec.epsilon, str) else spec.epsilon
-        W, notes = heat_kernel(graph, epsilon, "epsilon", is_given=spec.epsilon != "auto")
+        W, notes = heat_kernel(graph, epsilon, is_given=spec.epsilon != "auto")
         figures["epsilon"] = epsilon
     else:
         W = graph.copy()

@@ -261,7 +261,7 @@ def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], lim
         stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
         check_inflated("The matrix", math.prod(shape) * stored, limits.inflated)
         shutil.copyfileobj(stream, out)
-    return map_rows(out, 0, dtype, shape[1], "F" if fortran else "C")
+    return map_rows(out, dtype, shape[1], "F" if fortran else "C")
 
 
 def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Limits) -> Array:
@@ -284,7 +284,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
     matrix.check_format(full_check=True)
     require_lossless(matrix, "the sparse matrix")
     out.truncate(math.prod(shape) * dtype.itemsize)
-    values = map_rows(out, 0, dtype, shape[1])
+    values = map_rows(out, dtype, shape[1])
     matrix.astype(dtype).toarray(out=values)
     return values
 
