@@ -194,7 +194,7 @@ def lanczos(
     sums = np.zeros((max_steps + 2, lanes))
     overlap = np.zeros((max_steps + 2, lanes))
     factor = np.zeros((max_steps + 2, lanes))
-    square = np.empty(lanes)
+    square, means = np.empty(lanes), np.empty(lanes)
     for i in range(n):
         store(address(basis[1]), i, fill(tag, start[i]))
     if constrained:
@@ -236,12 +236,11 @@ def lanczos(
         if constrained:
             for i in range(step + 1):
                 store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
+            store(address(means), 0, mean)
+            _subtract(tag, h, 0, 1, n, address(means), x, x)
         for i in range(first, step + 1):
             store(address(factor), i, load(tag, address(overlap), i) * load(tag, address(weight), i))
-        if constrained:
-            _subtract_two(tag, address(basis), step + 1, n, address(factor), h, mean, x, last)
-        else:
-            _subtract(tag, address(basis), first, step + 1, n, address(factor), x, last)
+        _subtract(tag, address(basis), first, step + 1, n, address(factor), x, last)
         store(address(square), 0, lower_gram(tag, tree, low, last, z, address(images[step + 1])))
         running = False
         for lane in range(lanes):
@@ -315,29 +314,6 @@ def _subtract(
     for row in range(n):
         value = load(tag, x, row)
         for i in range(first, count):
-            value = fnma(load(tag, basis, i * n + row), load(tag, factor, i), value)
-        store(result, row, value)
-
-
-@compiled
-def _subtract_two(
-    tag: tuple[int, ...],
-    basis: Address,
-    count: int,
-    n: int,
-    factor: Address,
-    h: Address,
-    mean: Lanes,
-    x: Address,
-    result: Address,
-) -> None:
-    """Write x - h * mean - sum_i basis[i] factor[i] into `result` for each draw, where i runs from 0 to `count` - 1.
-
-    The vectors x, h, `result` and basis[i] have n entries for each draw. The length of `tag` is the number of draws.
-    """
-    for row in range(n):
-        value = fnma(load(tag, h, row), mean, load(tag, x, row))
-        for i in range(count):
             value = fnma(load(tag, basis, i * n + row), load(tag, factor, i), value)
         store(result, row, value)
 
