@@ -141,8 +141,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
         data, args.method, scores=scores, score_neighbors=args.score_neighbors, **options, **dict(args.parameters)
     )
     if args.out is not None:
-        columns = output.embedding_columns(result.embedding)
-        output.save_rows(client, result.dataset, args.out, columns, result.embedding)
+        output.save(client, args.out, "embeddings", result.id, "coordinates")
     lines = [f"{result.n:,} points by {result.method} in {sum(result.seconds.values()):.2f} s"]
     lines += [f"{name} {value:.4g}" for name, value in result.metadata.get("scores", {}).items()]
     return report_made(args, result.metadata, result.id, *lines, notes=result.notes)
@@ -164,9 +163,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
         **select_options(args, AuditOptions),
     )
     if args.out is not None:
-        vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
-        columns = {**output.embedding_columns(result.embedding), **vectors}
-        output.save_rows(client, result.dataset, args.out, columns, result.embedding)
+        output.save(client, args.out, "jobs", result.job, "result")
     lines = [f"{result.level}: {result.verdict}"]
     if (groups := result.groups) is not None:
         share = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -63,16 +61,12 @@ def _fit(args: argparse.Namespace, client: Client) -> int:
 def _draw(args: argparse.Namespace, client: Client) -> int:
     """Draw embeddings of a posterior into a file."""
     posterior, options = client.posterior(args.posterior), select_options(args, DrawsOptions)
-    array = args.out if args.out.suffix.lower() in output.ARRAY else None
-    with warnings.catch_warnings():  # the notes about the scale are printed below
-        warnings.simplefilter("ignore", UserWarning)
-        draws = posterior.draws(args.n_draws, out=array, dtype=args.dtype, timeout=args.timeout, **options)
-    if array is None:
-        columns = output.draws_columns(draws, options.get("first", 0), options.get("scales"))
-        repeats = math.prod(draws.shape[:-2])
-        output.save_rows(client, posterior.metadata["dataset"], args.out, columns, draws, repeats)
-    metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
-    lines, notes = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"], []
+    job = posterior.start_draws(args.n_draws, **options).wait(args.timeout)
+    output.save(client, args.out, "jobs", job.id, "result", query={"dtype": args.dtype})
+    scales = [len(options["scales"])] if "scales" in options else []
+    shape, dtype = [*scales, args.n_draws, posterior.n, posterior.spec["n_components"]], args.dtype or "float64"
+    metadata = {"file": str(args.out), "shape": shape, "dtype": dtype}
+    lines, notes = [f"{args.out}  {' x '.join(f'{size:,}' for size in shape)}, {dtype}"], []
     if "auto" in {options.get("scale"), *options.get("scales", ())}:
         calibration = posterior.calibration(timeout=args.timeout)
         notes = calibration.metadata.get("notes", [])
@@ -83,13 +77,13 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
 
 def _weights(args: argparse.Namespace, client: Client) -> int:
     """Write the reconstruction weights of one draw: npy (n, k), or a table of row, column and value."""
+    from glle.resources.results import warn_of_scale  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
+
     posterior, options = client.posterior(args.posterior), select_options(args, WeightsOptions)
-    array = args.out if args.out.suffix.lower() in output.ARRAY else None
-    weights = posterior.weights(args.index, out=array, timeout=args.timeout, **options)
-    if array is None:
-        output.save_columns(args.out, output.weights_columns(weights, posterior.arrays()["neighbors"]), weights)
-    metadata = {"file": str(args.out), "shape": list(weights.shape)}
-    return report(args, metadata, f"{args.out}  the weights of {len(weights):,} points")
+    path = ("posteriors", posterior.id, "draws", str(args.index), "weights")
+    warn_of_scale(output.save(client, args.out, *path, query=options, timeout=args.timeout))
+    metadata = {"file": str(args.out), "shape": [posterior.n, posterior.spec["n_neighbors"]]}
+    return report(args, metadata, f"{args.out}  the weights of {posterior.n:,} points")
 
 
 def _export(args: argparse.Namespace, client: Client) -> int:
@@ -104,8 +98,8 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
     posterior, options = client.posterior(args.posterior), select_options(args, SummaryOptions)
     result = posterior.summary(args.n_draws, timeout=args.timeout, **options)
     if args.out is not None:
-        columns = output.point_columns(result)
-        output.save_rows(client, posterior.metadata["dataset"], args.out, columns, result.consensus)
+        query = {**options, "n_draws": args.n_draws}
+        output.save(client, args.out, "posteriors", posterior.id, "summary", query=query, timeout=args.timeout)
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
     head = f"{posterior.id}  {posterior.n:,} points, {result.n_draws:,} draws at scale {result.scale:.3g}"
@@ -127,8 +121,6 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
     else:
         place = partial(client.posterior(args.posterior).transform, **options)
     placed = place(file_or_id(args.data), timeout=args.timeout, **select_options(args, UploadOptions))
-    distances = {"distance": placed.distances} if "distances" in placed.arrays else {}
-    columns = {**output.embedding_columns(placed.embedding), **distances}
-    output.save_rows(client, placed.dataset, args.out, columns, placed.embedding)
+    output.save(client, args.out, "jobs", placed.job, "result")
     metadata = {"file": str(args.out), "shape": list(placed.embedding.shape)}
     return report(args, metadata, f"{args.out}  {len(placed.embedding):,} new points", notes=placed.notes)

@@ -161,7 +161,8 @@ async def job_result(
             "`out` out, and save the arrays of the result that you need."
         )
     if kind in {"transform", "placement"}:
-        return Result((await session.fetch(Call.npz(path, query), timeout)).body, {"dataset": job["dataset"]})
+        arrays = (await session.fetch(Call.npz(path, query), timeout)).body
+        return Result(arrays, {"dataset": job["dataset"], "job": job["id"]})
     if kind == "audit":  # only the npz has the matrix of neighbors, and only the JSON has the statements
         arrays = (await session.fetch(Call.npz(path, query), timeout)).body
         statements = (await session.fetch(Call("GET", path, {"points": "0"}), timeout)).json()

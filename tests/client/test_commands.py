@@ -324,7 +324,7 @@ def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet:
     table = pd.read_parquet(tmp_path / "s.parquet")
     np.testing.assert_array_equal(table["spread"], summary.spread)
     np.testing.assert_array_equal(table["half_sample_spread"], summary.half_sample_spread)
-    np.testing.assert_array_equal(table["covariance12"], summary.covariance[:, 0, 1])
+    np.testing.assert_array_equal(table["covariance_1_2"], summary.covariance[:, 0, 1])
     assert f"The median point keeps {100 * np.median(summary.stability):.0f} % of its neighbors" in out
     np.save(tmp_path / "new.npy", X[:4])
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
@@ -403,7 +403,7 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
     assert re.match("(trust|partly|no): ", first)
     assert any(re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", line) for line in lines)
     assert audited.read_text("utf-8").startswith(
-        "y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,"
+        "point,embedding_1,embedding_2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,"
     )
     assert "Groups apart" in run("audit", id_)
 
