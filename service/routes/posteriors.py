@@ -31,6 +31,8 @@ from service.submission.jobs import (
     wait_until_ended,
 )
 from service.submission.validation import (
+    MAX_COMPONENTS,
+    MAX_NEIGHBORS,
     require_not_all_equal,
     require_posterior,
     require_rows,
@@ -214,8 +216,8 @@ def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
     if body.neighbors is not None:
         spec = body.fit_spec(_given_neighbors(stores, body.neighbors, dataset.n))
     spec = spec.of_points(dataset.n)
-    require_within("n_neighbors", spec.n_neighbors)
-    require_within("n_components", spec.n_components)
+    require_within("n_neighbors", spec.n_neighbors, MAX_NEIGHBORS)
+    require_within("n_components", spec.n_components, MAX_COMPONENTS)
     require_enough_points(dataset.n, spec)
     return dataset, spec
 
@@ -225,7 +227,7 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     dataset = stores.datasets.fetch(id_)
     require_rows("neighbors", dataset.n, n)
     min_neighbors = max(2, dataset.d - 1)  # one less than the columns: a row may also list the point itself
-    require_within("n_neighbors", min_neighbors)
+    require_within("n_neighbors", min_neighbors, MAX_NEIGHBORS)
     require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 

@@ -114,9 +114,9 @@ def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
         raise refuse("degenerate-data", 422, f"All {dataset.n:,} points of data set {dataset.id} are equal.", remedy)
 
 
-def require_within(name: str, value: int) -> None:
-    """Raise `ProblemError` if the parameter `name`, which is n_neighbors or n_components, is above its limit."""
-    if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
+def require_within(name: str, value: int, allowed: int) -> None:
+    """Raise `ProblemError` if the value of the parameter `name` is above `allowed`."""
+    if value > allowed:
         detail = f"{Way(name, value)} is too large; {allowed} are allowed."
         raise refuse("over-the-limit", 422, detail, f"Use {Way(name, allowed)} at most.", allowed=allowed)
 

@@ -66,3 +66,23 @@ def test_the_groups_of_an_audit_are_those_of_its_labels(client: httpx.Client, st
         assert stores.jobs.fetch(answer.json()["id"]).spec["labels"] == expected
     for refused, code in ((many, "invalid-parameter"), (halves, "invalid-shape"), (wide, "invalid-shape")):
         check_problem(send(refused)[1], 422, code)
+
+
+def test_a_fit_beyond_a_limit_is_refused(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many neighbors or components, and factors of the covariance for which there is no room."""
+    dataset = upload(client, np.random.default_rng(0).normal(size=(N, 3)))
+    for name, allowed in (("n_neighbors", 200), ("n_components", 50)):
+        answer = client.post("/v1/posteriors", json={"dataset": dataset, name: allowed + 1})
+        assert check_problem(answer, 422, "over-the-limit")["details"] == {"allowed": allowed}
+    for free, status in ((8 * N * 10**2 - 1, 507), (8 * N * 10**2, 202)):
+        monkeypatch.setattr("service.submission.validation.free_bytes", lambda _, free=free: free)
+        assert client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 10}).status_code == status
+
+
+def test_blocks_are_no_features(client: httpx.Client) -> None:
+    """The problem says whether the given name is the one of a feature, or of no column at all."""
+    rows = "".join(f"{row},{row * row}\n" for row in range(40))
+    answer = client.post("/v1/datasets", content="x,y\n" + rows, headers={"content-type": "text/csv"})
+    for blocks, words in (("x", "is a feature of the data"), ("z", "is neither a column")):
+        body = {"dataset": answer.json()["id"], "method": "pca", "blocks": blocks, "score_neighbors": 5}
+        assert words in check_problem(client.post("/v1/audits", json=body), 422, "invalid-parameter")["detail"]
