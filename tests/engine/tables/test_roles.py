@@ -85,9 +85,9 @@ def test_roles_are_those_of_their_definition(
 def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_features() -> None:
     """A label beyond the hundredth column is listed, too, and so is a column without a role."""
     names = [f"v{number}" for number in range(300)]
-    layout = Layout.from_roles(names, 300, ColumnRoles(labels="v250", id=("v7",)))
+    layout = Layout.from_roles(names, 300, ColumnRoles(labels="v250", id=("v7, v9",)))
     roles = {column["name"]: column["role"] for column in column_list(layout, [280])}
-    assert roles == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "labels", "v280": ""}
+    assert roles == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v9": "id", "v250": "labels", "v280": ""}
 
 
 def test_a_column_of_two_roles_is_named_as_in_the_request() -> None:

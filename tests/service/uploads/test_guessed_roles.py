@@ -99,7 +99,8 @@ def test_given_roles_come_first(media: str) -> None:
 
 
 def test_categories_of_digits_are_the_label() -> None:
-    """Categories of digits become labels; texts of digits are refused."""
+    """Categories of digits become labels, as words among which are numbers do; texts of digits are refused."""
+    assert texts(read(csv({"x": COLUMNS["x"], "k": ["12 mg", "low"] * (N // 2)})))[1]
     digits = pa.array(["1", "2"] * (N // 2))
     assert texts(read(feather(pa.table({"x": COLUMNS["x"], "k": digits.dictionary_encode()})), FEATHER))[1]
     assert "'k'" in refusal(feather(pa.table({"x": COLUMNS["x"], "k": digits})), FEATHER).detail

@@ -80,3 +80,4 @@ def test_the_key_of_a_shard_covers_posterior_request_and_number() -> None:
     others = [replace(job, seed=4), replace(job, first=6), replace(job, n_draws=41)]
     assert len(keys | {other.result_key("post_a", 0) for other in others}) == 2 * job.shards + 3
     assert DrawsSpec.from_dict(job.to_dict()).result_key("post_a", 0) == job.result_key("post_a", 0)
+    assert replace(job, scales=(1.0, "auto")).at(2.0) == replace(job, scales=(1.0, 2.0))
