@@ -90,12 +90,7 @@ def factorize(
             )
         block, stride = advance(tag, contributions, tree.block_start[front]), tree.block_stride[front]
         has_heir = tree.heir[front] >= 0
-        if count == 1:
-            _extend_panels(
-                tag, tree, front, width, diagonal, low_values, panels[2, 0], up_values, panels[3, 0], contributions
-            )
-        else:
-            extend_panels(tag, tree, front, panels, count, diagonal, low_values, up_values, contributions)
+        extend_panels(tag, tree, front, panels, count, diagonal, low_values, up_values, contributions)
         eliminate(tag, tree, front, width + below, panels, count, diagonal, low_values, up_values, room)
         if count > 1:
             subtract(
@@ -186,51 +181,6 @@ def _scatter(
 
 
 @compiled
-def _extend_panels(
-    tag: tuple[int, ...],
-    tree: Addresses,
-    front: int,
-    width: int,
-    diagonal: Address,
-    lower: Address,
-    low: int,
-    upper: Address,
-    up: int,
-    blocks: Address,
-) -> None:
-    """Add the contribution blocks of the child fronts to a front that has one supernode (range of columns).
-
-    A front is the dense matrix in which a range of columns is eliminated, here `width` columns. The contribution block
-    of a child, in `blocks`, is what the elimination of the child left for its parent. Only the part of the block that
-    lies in the rows or columns that this front eliminates is added here: to the `diagonal` block, and to the front's
-    rows of L and U^T, which begin at `low` in `lower` and at `up` in `upper`. `_extend_block` adds the rest after the
-    elimination. The length of `tag` is the number of draws.
-    """
-    child = tree.child[front]
-    while child != -1:
-        start = tree.place_start[child]
-        size = tree.place_start[child + 1] - start
-        block, stride = tree.block_start[child], tree.block_stride[child]
-        inside = 0
-        while inside < size and tree.place[start + inside] < width:
-            inside += 1
-        for i in range(inside):
-            row = tree.place[start + i]
-            for j in range(inside):
-                index = row * width + tree.place[start + j]
-                store(diagonal, index, load(tag, diagonal, index) + load(tag, blocks, block + i * stride + j))
-            for j in range(inside, size):
-                index = up + (tree.place[start + j] - width) * width + row
-                store(upper, index, load(tag, upper, index) + load(tag, blocks, block + i * stride + j))
-        for i in range(inside, size):
-            row = low + (tree.place[start + i] - width) * width
-            for j in range(inside):
-                index = row + tree.place[start + j]
-                store(lower, index, load(tag, lower, index) + load(tag, blocks, block + i * stride + j))
-        child = tree.sibling[child]
-
-
-@compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
     """Add the contribution blocks of the child fronts to the contribution block of a front with `width` columns.
 
@@ -299,7 +249,6 @@ def extend_panels(
     the front's rows of L (`lower`) and U^T (`upper`). `_extend_block` adds the rest after the elimination. `panels` is
     from `describe_front`. The length of `tag` is the number of draws.
     """
-    columns = panels[1, count - 1]
     child = tree.child[front]
     while child != -1:
         start = tree.place_start[child]
@@ -308,43 +257,31 @@ def extend_panels(
         s = 0
         for i in range(size):
             row = tree.place[start + i]
-            if row >= columns:
-                break
-            while panels[1, s] <= row:
+            while s < count and panels[1, s] <= row:
                 s += 1
+            source = block + i * stride
+            j = 0
+            for t in range(s):  # the supernodes above this row, whose entries belong to L
+                begin, end = panels[0, t], panels[1, t]
+                base = panels[2, t] + (row - end) * (end - begin) - begin
+                while tree.place[start + j] < end:
+                    index = base + tree.place[start + j]
+                    store(lower, index, load(tag, lower, index) + load(tag, blocks, source + j))
+                    j += 1
+            if s == count:  # the row is below this front, and the rest of it belongs to the contribution block
+                continue
             begin, end = panels[0, s], panels[1, s]
             width = end - begin
-            # Entries left of the supernode's columns belong to L of the earlier supernodes of this front.
-            t = 0
-            j = 0
-            while j < size and tree.place[start + j] < begin:
-                column = tree.place[start + j]
-                while panels[1, t] <= column:
-                    t += 1
-                index = panels[2, t] + (row - panels[1, t]) * (panels[1, t] - panels[0, t]) + column - panels[0, t]
-                store(lower, index, load(tag, lower, index) + load(tag, blocks, block + i * stride + j))
-                j += 1
+            base = s * _CORNER + (row - begin) * width - begin
             while j < size and tree.place[start + j] < end:
-                index = s * _CORNER + (row - begin) * width + tree.place[start + j] - begin
-                store(diagonal, index, load(tag, diagonal, index) + load(tag, blocks, block + i * stride + j))
+                index = base + tree.place[start + j]
+                store(diagonal, index, load(tag, diagonal, index) + load(tag, blocks, source + j))
                 j += 1
             base = panels[3, s] - end * width + row - begin
             while j < size:
                 index = base + tree.place[start + j] * width
-                store(upper, index, load(tag, upper, index) + load(tag, blocks, block + i * stride + j))
+                store(upper, index, load(tag, upper, index) + load(tag, blocks, source + j))
                 j += 1
-        inside = 0
-        while inside < size and tree.place[start + inside] < columns:
-            inside += 1
-        for i in range(inside, size):
-            row = tree.place[start + i]
-            t = 0
-            for j in range(inside):
-                column = tree.place[start + j]
-                while panels[1, t] <= column:
-                    t += 1
-                index = panels[2, t] + (row - panels[1, t]) * (panels[1, t] - panels[0, t]) + column - panels[0, t]
-                store(lower, index, load(tag, lower, index) + load(tag, blocks, block + i * stride + j))
         child = tree.sibling[child]
 
 
