@@ -57,7 +57,7 @@ def test_points_in_no_island_belong_to_no_group() -> None:
     maps, _ = compared(X, ["pca"])
     facts, of_map = maps["pca"].facts, maps["pca"].audit
     assert of_map.islands.outside == 4
-    assert facts.in_groups == pytest.approx(180 / 184)
+    assert facts.in_groups == facts.grouped == pytest.approx(180 / 184)
 
 
 def test_a_map_that_is_clearly_behind_stops_after_two_pairs() -> None:

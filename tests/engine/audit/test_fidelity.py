@@ -26,6 +26,7 @@ def test_distances_are_straight_or_along_the_data() -> None:
     straight, along = fidelity.layout(roll.X)
     assert straight == pytest.approx(1)
     assert along < 0.8
+    assert Fidelity.from_points(2.0**600 * roll.X).layout(roll.X) == (straight, along)
     flat = fidelity.layout(method("isomap").embed(roll.X).Y)
     assert flat[1] > 0.95
     assert flat[0] < 0.8
