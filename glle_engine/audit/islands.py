@@ -245,8 +245,6 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     if n > MAX_COMPARED_POINTS:
         rows = generator(n, 0).permutation(n)[:MAX_COMPARED_POINTS]
         return np.asarray(find_islands(Y[rows])[_tree(Y[rows]).query(Y)[1]])
-    if n < 2 * MIN_ISLAND_POINTS:
-        return np.zeros(n, np.int64)
     islands = _with_small_islands(Y, _large_islands(Y))
     of_islands = islands[islands >= 0]
     order = np.argsort(-np.bincount(of_islands), kind="stable")

@@ -306,8 +306,9 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
 def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
     """Return the column of a sequence of Python objects, of the kind that their types have in common, or "other".
 
-    None and NaN are missing. A categorical column (`is_category`) whose values would be "other" becomes texts. Numbers
-    become texts if there are integers that int64 cannot hold, or if there are both integers beyond 2^53 and fractions.
+    None and NaN are missing. The values of a categorical column (`is_category`) become texts unless they are numbers or
+    dates. Numbers become texts if there are integers that int64 cannot hold, or if there are both integers beyond 2^53
+    and fractions.
     """
     gaps = np.array([value is None or (np.isscalar(value) and value != value) for value in values], bool)  # noqa: PLR0124 # NaN
     gaps |= np.array([type(value).__name__ in {"NAType", "NaTType"} for value in values], bool)
@@ -317,7 +318,7 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
     if present and all(isinstance(value, date) for value in present):
         seconds = [np.nan if gone else _seconds(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
         return date_column(np.array(seconds, np.float64), type_)
-    if all(isinstance(value, str) for value in present):
+    if is_category or all(isinstance(value, str) for value in present):  # intervals may be categories, too
         texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
         return text_column(texts, is_category=is_category)
     widths = {np.shape(value) if isinstance(value, (list, tuple, np.ndarray)) else () for value in present}
@@ -331,9 +332,6 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
             if matrix.dtype.kind == "f":
                 require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)
-    if is_category:  # for example intervals, the categories of pandas.cut
-        texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
-        return text_column(texts, is_category=True)
     odd = next((f"{value!r:.40}" for value in present if not isinstance(value, (Real, Decimal))), "")
     return Column("other", f"{type_}, such as {odd}" if odd else type_, object_array(values), gaps)
 

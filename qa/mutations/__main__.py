@@ -30,6 +30,8 @@ _EVERY_METHOD = [f"tests/engine/methods/test_{name}.py" for name in ("refusals",
 ELSEWHERE = {
     "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],
     "service/responses": ["tests/service/encoding"],
+    "service/submission": ["tests/service/routes"],
+    "worker/records": ["tests/worker/jobs"],
     **{
         f"glle_engine/methods/{family}": _EVERY_METHOD
         for family in ("entropy", "linear", "lle_variants", "neighbor_embedding", "spectral")

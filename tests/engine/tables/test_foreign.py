@@ -96,3 +96,4 @@ def test_a_table_is_no_file_of_another_program() -> None:
         assert foreign_file(head[:HEAD_BYTES]) is None
     assert foreign_file(npz(data=np.eye(2))[:HEAD_BYTES], io.BytesIO(npz(data=np.eye(2)))) is None
     assert "missing" in refusal("ORC,CDF\n1,\n2,3\n").detail
+    assert (foreign_file("BZh,é".encode()[:-1]), foreign_file(b"BZh9" + b"\xff" * 9) is None) == (None, False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
-from worker.records.shares import HELD_MS, SHARE, UNLIMITED, Shares, allowed_tasks, may_hold
+from worker.records.shares import HELD_MS, SHARE, UNLIMITED, Shares, may_hold
 
 if TYPE_CHECKING:
+    import pytest
+
     from worker.stores import Stores
 
 
@@ -26,15 +26,6 @@ def test_a_process_counts_until_it_has_not_published_for_long(stores: Stores, mo
     later.requests.add("a")
     later.publish(client)
     assert here.of_all(client)["requests"][0] == {"a": 2, "b": 1}
-
-
-@pytest.mark.parametrize(
-    ("workers", "has_keys", "are_short", "allowed"),
-    [(4, True, False, 3), (4, True, True, 4), (4, False, False, 4), (1, True, False, 1)],
-)
-def test_a_worker_is_left_for_other_tenants(workers: int, *, has_keys: bool, are_short: bool, allowed: int) -> None:
-    """Unless there is one tenant, or one worker, or the tasks are short."""
-    assert allowed_tasks(workers, has_keys=has_keys, are_short=are_short) == allowed
 
 
 def test_a_tenant_may_hold_three_times_as_much_as_is_left_free() -> None:
