@@ -26,7 +26,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
-        fake = SimpleNamespace(sleep=self.slept.append, monotonic=lambda: sum(self.slept))
+        fake = SimpleNamespace(sleep=self.slept.append, monotonic=lambda: 1000 + sum(self.slept))
         monkeypatch.setattr("glle.transport.session.time", fake)
         monkeypatch.setattr("random.uniform", max)
 

@@ -231,7 +231,7 @@ def test_job_is_followed_by_long_polls(clock: Clock) -> None:
     """`fit` follows a job by long polls to its posterior; polls that return at once are spaced by a pause."""
     fitted = httpx.Response(200, json={"id": "post_1", "n": 3})
     service = Service(job("queued"), job("running"), job("succeeded"), fitted)
-    assert service.client().fit("ds_1").id == "post_1"
+    assert service.client().fit("ds_1", timeout=60).id == "post_1"
     assert [request.url.path for request in service.requests][1:] == ["/v1/jobs/job_1"] * 2 + ["/v1/posteriors/post_1"]
     assert service.requests[1].url.params["wait"] == "20.0"
     assert clock.slept == [1.0]
