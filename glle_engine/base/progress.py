@@ -16,6 +16,15 @@ def silent(done: int, total: int, stage: str) -> None:
     """Ignore a progress report."""
 
 
+BLOCK_ENTRIES = 1 << 20
+"""Numbers of a block of work, to limit its memory to 8 MiB, which also fits in the caches of most processors."""
+
+
+def block_size(width: int) -> int:
+    """Return how many points a block of work has, at least 1, if each point takes `width` numbers."""
+    return max(1, BLOCK_ENTRIES // width)
+
+
 def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> Iterator[slice]:
     """Yield slices of n points, each of at most `size` points.
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ FLATNESS_RATIO = 2.0
 # extent, is at most this, the tangent of about 3 degrees: if all neighborhoods lie in planes, the median of r is a
 # rounding error, and must decide nothing.
 MIN_FLATNESS = 0.05
-_BLOCK_ENTRIES = 1 << 20  # neighborhoods are computed in blocks of about this many numbers, 8 MB, to limit memory
 
 
 def kept_candidates(
@@ -122,7 +121,7 @@ def _flatness(
     """
     n, m = nearest.shape
     result = np.empty(n)
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((m + 1) * max(m + 1, X.shape[1]))), "neighborhoods"):
+    for rows in blocks(n, block_size((m + 1) * max(m + 1, X.shape[1])), "neighborhoods"):
         cloud = np.concatenate([points[rows, None, :], X[nearest[rows]]], axis=1)
         cloud -= cloud.mean(axis=1, keepdims=True)
         gram = dense.gram(cloud.transpose(0, 2, 1) if X.shape[1] <= m else cloud)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
-from glle_engine.base.progress import OnProgress, blocks
+from glle_engine.base.progress import OnProgress, block_size, blocks
 from glle_engine.base.space import Space
 from glle_engine.base.validation import in_unit, require_enough_points
 from glle_engine.graph.sparse import SparsePoints, require_possible, residual_matrix
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 DISTANCE_ROUNDING = 1e-7
 # Negative eigenvalues of a Gram matrix up to this share of the largest one are rounding errors.
 EIGENVALUE_ROUNDING = 1e-10
-_BLOCK_ENTRIES = 1 << 22  # points are computed in blocks of about this many numbers, 32 MB, to limit memory
 _RESIDUAL_ROUNDING = 2.0**-46  # squared residuals up to this share of the largest squared distance are rounding errors
 
 
@@ -94,7 +93,7 @@ class Distances:
         """
         m, n = self.shape
         indices, distances = np.empty((m, k), np.int32), np.empty((m, k))
-        for rows in blocks(m, max(1, _BLOCK_ENTRIES // n), "neighbors", on_progress):
+        for rows in blocks(m, block_size(n), "neighbors", on_progress):
             apart = self.to_known[rows].copy()
             if self.to_known is self.known:
                 apart[np.arange(len(apart)), np.arange(rows.start, rows.start + len(apart))] = np.inf
@@ -134,7 +133,7 @@ class Distances:
         of the negative eigenvalues in the sum of all absolute eigenvalues of a neighborhood.
         """
         count, largest = 0, 0.0
-        size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
+        size = block_size(neighbors.shape[1] ** 2)
         for rows in blocks(len(neighbors), size, "diagnostics"):
             values = dense.eigvalsh(self._gram_matrices(rows, neighbors[rows]))
             count += int((values[:, 0] < -DISTANCE_ROUNDING * np.abs(values).max(axis=1)).sum())
@@ -154,7 +153,7 @@ class Distances:
         V = residual_matrix(neighbors, weights)
         largest = float(self.known.max()) or 1.0
         total, squares = 0.0, 0.0
-        for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "posterior"):
+        for rows in blocks(n, block_size(n), "posterior"):
             halves = (V[rows] @ ((self.known / largest) ** 2)) / -2
             products = V @ halves.T  # (n, r)
             total += float(products[np.arange(rows.start, rows.start + len(halves)), np.arange(len(halves))].sum())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.linalg.dense import readable
 from glle_engine.linalg.nearest import distance_kernels as kernels
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_POINTS_WITHOUT_TREE = 60  # fewer points are compared with all rows, which is faster than building a tree
-_BLOCK_ENTRIES = 1 << 20  # distances are computed in blocks of this many: 8 MiB
 # Squares of differences between 2^-300 and 2^300 are far from the least and the largest double, 2^-1022 and 2^1024.
 _MAX_EXPONENT = 300
 
@@ -146,7 +145,7 @@ def nearest_rows(
         data, points = scaled, scaled if points is data else points / unit
     indices, nearest = np.empty((len(points), k), np.int32), np.empty((len(points), k))
     if len(points) < MAX_POINTS_WITHOUT_TREE:
-        for rows in blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors", on_progress):
+        for rows in blocks(len(points), block_size(len(data)), "neighbors", on_progress):
             apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(excluded[rows]), 1)))
             apart[of_rows == excluded[rows][:, None]] = np.inf
             indices[rows] = smallest_of_rows(apart, k)

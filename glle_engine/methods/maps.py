@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, OutOfRangeError
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.base.space import Space
 from glle_engine.base.validation import finite_matrix, require_near
 from glle_engine.graph.neighbors import kneighbors_to
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
-
-_BLOCK_ENTRIES = 1 << 20
 
 
 def no_inverse(subject: str) -> InvalidParameterError:
@@ -79,7 +77,7 @@ class Map(ABC):
 
         """
         data = self._check(points)
-        rows = max(1, _BLOCK_ENTRIES // self._row_entries())
+        rows = block_size(self._row_entries())
         with np.errstate(over="ignore", invalid="ignore"):
             positions = [self._place(data[block]) for block in blocks(len(data), rows, "transform", on_progress)]
         Y = np.concatenate(positions)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import TooFewPointsError
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.base.validation import require_same_length
 from glle_engine.linalg.distances import distances, smallest_of_rows
 from glle_engine.metrics.ranks import LANDMARKS, fixed_sample
@@ -30,7 +30,6 @@ from glle_engine.metrics.ranks import LANDMARKS, fixed_sample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BLOCK_ENTRIES = 1 << 21
 _MIN_POINTS = 3
 
 
@@ -91,7 +90,7 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     # Entry K counts the pairs of points whose larger rank, of the rank in the data and the rank in the embedding, is K.
     # Such a pair is among the K nearest in both, so it counts as kept for K and for every larger number of neighbors.
     first_kept = np.zeros(n, np.int64)
-    for block in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
+    for block in blocks(len(rows), block_size(n), "ranks", on_progress):
         larger = np.maximum(_ranks(X, rows[block]), _ranks(Y, rows[block]))
         first_kept += np.bincount(larger.ravel(), minlength=n)
     k = np.arange(1, n - 1)

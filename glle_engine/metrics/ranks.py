@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_same_length
 from glle_engine.graph.connectivity import directed_graph, require_connected
@@ -41,7 +41,6 @@ _MAX_POINTS_WITHOUT_TREE = 4_000
 MAX_POINTS_OF_ALL_PAIRS = 2000  # up to this n (3 s), scores of pairs use all pairs; beyond, a sample of pairs
 LANDMARKS = 400  # for larger n, the residual variance is over the pairs that include one of this many sampled points
 _SEED = 0
-_BLOCK_ENTRIES = 1 << 21
 
 
 def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
@@ -279,7 +278,7 @@ def unexplained_variance(
     unit = 0.0
     places = Y / power_of_two(float(np.ptp(Y, axis=0).max()))
     moments = np.zeros(6)
-    for block in blocks(len(points), max(1, _BLOCK_ENTRIES // n), "geodesics", on_progress):
+    for block in blocks(len(points), block_size(n), "geodesics", on_progress):
         along = distances(block)
         unit = unit or power_of_two(float(along.max()))
         centers = places[points[block]]

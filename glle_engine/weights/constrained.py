@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.progress import OnProgress, block_size, silent
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
     from glle_engine.weights.lle import MeanWeights
 
-_BLOCK_ENTRIES = 1 << 20  # residuals are computed in blocks of about this many numbers, 8 MB, to limit memory
 _TILE_COLUMNS = 512  # the matrix of second moments (d, d) is computed in tiles of this width, to save memory
 # Residuals are rounding errors if their root mean square length is below this share of the points' root mean square
 # length: 64 times the machine epsilon of float64.
@@ -260,7 +259,7 @@ def residuals(
     """
     n, k = neighbors.shape
     rest = np.zeros((n, X.shape[1]))
-    rows = max(1, _BLOCK_ENTRIES // X.shape[1])
+    rows = block_size(X.shape[1])
     for start in range(0, n, rows):
         block = slice(start, min(start + rows, n))
         for j in range(k):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 Ridge = Literal["relative", "absolute"]
-_BLOCK_ENTRIES = 1 << 20  # blocks of neighborhoods have about this many numbers, 8 MB, to fit in the processor's cache
 TANGENT_NEIGHBOR_FACTOR = 3  # a tangent space is fitted to 3 k neighbors, so that it is robust to noise
 NORMAL_NOISE_RATIO = 10.0  # variance of the noise normal to the tangent space, over its variance in the tangent space
 # With tangent noise, the mean weights are the limit in which the noise in the tangent space vanishes: its variance, of
@@ -116,7 +115,7 @@ def neighborhoods(
     n, k = neighbors.shape
     points = X if points is None else points
     width = (k + 1) * X.neighborhood_width if isinstance(X, SparsePoints) else X.shape[1]
-    size = max(1, _BLOCK_ENTRIES // (k * max(k, width)))
+    size = block_size(k * max(k, width))
     for rows in blocks(n, size, stage, on_progress):
         is_kept = np.ones((rows.stop - rows.start, k), bool) if kept is None else kept[rows]
         differences = np.empty((len(is_kept), k, 0))
@@ -292,7 +291,7 @@ def frames_at(
     d, pooled = X.shape[1], nearest.shape[1]
     p = min(n_components, d)
     frames = np.empty((len(points), p, d))
-    size = max(1, _BLOCK_ENTRIES // ((pooled + 1) * max(pooled, d)))
+    size = block_size((pooled + 1) * max(pooled, d))
     for rows in blocks(len(points), size, "frames", on_progress):
         cloud = np.concatenate([points[rows, None, :], X[nearest[rows]]], axis=1)
         cloud -= cloud.mean(axis=1, keepdims=True)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import OutOfRangeError
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightDistribution
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import FitSpec
 
-_BLOCK_ENTRIES = 1 << 20  # points are computed in blocks of about this many numbers, 8 MB, to limit memory
 _DESCENT_STEPS = 1000  # a gradient descent stops after this many steps; a note then says what is left of the gradient
 MIN_GRADIENT_SHARE = 1e-10  # a descent stops when the gradient has fallen to this share of the first gradient
 
@@ -83,7 +82,7 @@ def _em_spherical(
     centered = X - X.mean(axis=0)
     mean, null, rank = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     scatter = dense.cross(centered, centered)
-    rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
+    rows_of = list(blocks(n, block_size(k * max(k, d)), "posterior"))
     for rows in rows_of:
         raw = X[neighbors[rows]].transpose(0, 2, 1)  # X_i, (m, d, k)
         inverse = dense.pinv(raw)
@@ -134,7 +133,7 @@ def direct_covariance(
     n, k = neighbors.shape
     covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)
     joint = np.concatenate([X, embedding], axis=1)
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, joint.shape[1]))), "posterior"):
+    for rows in blocks(n, block_size(k * max(k, joint.shape[1])), "posterior"):
         raw = joint[neighbors[rows]]
         values, vectors = dense.eigh(dense.gram(raw))
         floor = max(k, joint.shape[1]) * np.finfo(float).eps * values[:, -1:]
@@ -196,7 +195,7 @@ def full_distribution(
         return omega_block
 
     omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
-    rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
+    rows_of = list(blocks(n, block_size(k * max(k, d)), "posterior"))
     iterations, converged = 0, False
     while True:
         mean, covariance, scatter, second = e_step(X, neighbors, omega, corrected=corrected)
@@ -263,7 +262,7 @@ def e_step(
     centered = X - X.mean(axis=0)
     mean, covariance = np.empty((n, k)), np.empty((n, k, k))
     scatter, second = np.zeros((d, d)) if corrected else dense.cross(centered, centered), np.zeros((k, k))
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"):
+    for rows in blocks(n, block_size(k * max(k, d)), "posterior"):
         raw = X[neighbors[rows]].transpose(0, 2, 1)
         mean[rows], covariance[rows] = condition(raw, omega[rows], centered[rows])
         parts = scatters(raw, mean[rows], covariance[rows], centered[rows])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from glle_engine.base.progress import block_size
 from glle_engine.linalg.nearest.tile_kernels import PANEL, TAG, Queries, Tree, nearest_in_leaves, panels_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ AXES = 16  # at most this many principal axes are used to bound distances
 _AXIS_SAMPLE_ROWS = 2000  # the axes of the tree are the principal axes of a sample of this many rows
 _ITERATIONS = 3  # steps of subspace iteration; any axes give correct results, and good axes save time
 _SPLIT_SAMPLE_POINTS = 128  # about this many points of a node decide along which axis the node is split
-_BLOCK_ENTRIES = 1 << 20  # coordinates on the axes are computed from this many numbers of the data at a time: 8 MiB
 _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # shortens the axes, whose rounding errors could otherwise make a lower bound too large
 # Rows per leaf, from measurements with 2 to 784 features: 192 from 4 features on, else 64. In larger leaves a pair of
@@ -70,7 +70,7 @@ class PrincipalAxes:
         """
         m, d = points.shape
         places, tolerance = np.empty((m, self.axes.shape[1])), np.empty(m)
-        step = max(1, _BLOCK_ENTRIES // d)
+        step = block_size(d)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, m, step):
                 rows = slice(start, start + step)

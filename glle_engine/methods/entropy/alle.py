@@ -26,7 +26,7 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.base.texts import Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _MIN_LANCZOS_POINTS = 80  # for fewer points Lanczos is no faster than all eigenvalues
-_BLOCK_ENTRIES = 1 << 22
 # A point counts as an exact combination of its neighbors if its variance given them is below this share of the variance
 # of the data.
 _MIN_RELATIVE_VARIANCE = 1e-14
@@ -99,7 +98,7 @@ def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> li
     squares = (centered**2).sum(axis=1)
     index = np.arange(n)
     neighbors: list[NDArray[np.intp]] = []
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "neighbors", on_progress):
+    for rows in blocks(n, block_size(n), "neighbors", on_progress):
         squared = np.maximum(squares[rows, None] + squares - 2 * centered[rows] @ centered.T, 0.0)
         squared[index <= index[rows, None]] = np.inf
         nearest = smallest_of_rows(squared, min(k, n))

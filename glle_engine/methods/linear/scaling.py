@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import solve
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.base.space import Space
 from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenproblem import sign_convention
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MAX_NEGATIVE_SHARE = 1e-6  # distances are not Euclidean if a negative eigenvalue exceeds this share of the largest
-_BLOCK_ENTRIES = 1 << 20
 MIN_EIGENVALUE_SHARE = 1e-12  # smaller eigenvalues, relative to the largest, count as 0
 
 
@@ -201,7 +200,7 @@ def kernel_matrix(
     kernel = kernel_to(X, spec, gamma)
     K = np.empty((n, n))
     with np.errstate(over="ignore"):
-        for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "kernel", on_progress):
+        for rows in blocks(n, block_size(n), "kernel", on_progress):
             K[rows] = kernel(X[rows])
     if not np.isfinite(K.sum()):
         raise OutOfRangeError(

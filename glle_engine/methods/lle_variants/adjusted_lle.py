@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _TRIED = 7  # a range with more values of k than this is tried at this many values only
-_BLOCK_ENTRIES = 1 << 20
 _SETTLED = 1e-3  # robust PCA of a neighborhood ends if an iteration changes no weight, from 0 to 1, by more than this
 _ADDED = 1024  # points are placed in blocks of this many
 
@@ -242,7 +241,7 @@ def reliability(
     """
     n, k = nearest.shape
     total, unsettled = np.zeros(n), 0
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1]))), "reliability", on_progress):
+    for rows in blocks(n, block_size(k * max(k, X.shape[1])), "reliability", on_progress):
         weights, moving = _robust_weights(X[nearest[rows]], n_components, max_iter)
         weights /= weights.sum(axis=1, keepdims=True)
         total += np.bincount(nearest[rows].ravel(), weights.ravel(), minlength=n)

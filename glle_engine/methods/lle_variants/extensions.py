@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.progress import OnProgress, block_size, blocks, silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.parameters import GraphSpec, number, of_pairs
@@ -42,7 +42,6 @@ from glle_engine.methods.spectral.lle import LleSpec, lle_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BLOCK_ENTRIES = 1 << 22
 # A virtual point that is closer than this to its point is left out, because the two would be almost equal. The unit is
 # the distance between the two neighbors on whose segment the virtual point lies.
 _MIN_FOOT_DISTANCE = 1e-9
@@ -101,7 +100,7 @@ def smoothed(
     nearest, _ = kneighbors(X, n_neighbors, on_progress)
     members = np.concatenate([np.arange(len(X), dtype=np.int32)[:, None], nearest], axis=1)
     moved = np.empty_like(X)
-    for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (members.shape[1] * X.shape[1])), "smoothing", on_progress):
+    for rows in blocks(len(X), block_size(members.shape[1] * X.shape[1]), "smoothing", on_progress):
         clouds = X[members[rows]]
         centers = clouds.mean(axis=1)
         axes = np.linalg.svd(clouds - centers[:, None], full_matrices=False)[2][:, :n_components]
@@ -139,7 +138,7 @@ def virtual_points(X: NDArray[np.float64], n_neighbors: int, on_progress: OnProg
     nearest, _ = kneighbors(X, n_neighbors, on_progress)
     first, second = np.triu_indices(n_neighbors, 1)
     points = []
-    for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (len(first) * X.shape[1])), "virtual points", on_progress):
+    for rows in blocks(len(X), block_size(len(first) * X.shape[1]), "virtual points", on_progress):
         start, end = X[nearest[rows][:, first]], X[nearest[rows][:, second]]
         along, to_point = end - start, X[rows, None] - start
         squared = (along**2).sum(axis=2)

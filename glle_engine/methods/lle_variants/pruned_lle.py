@@ -40,11 +40,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.base.texts import Note, Way
 from glle_engine.graph.connectivity import closed_classes, directed_graph, edges
 from glle_engine.methods.base import Embedding, Method, note_bridges
-from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
 from glle_engine.methods.parameters import GraphSpec, number, of_neighborhoods
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
@@ -133,7 +132,7 @@ def _find_detours(
     component = connected_components(graph, directed=False)[1]
     candidates = np.flatnonzero(cut & (component[pairs[:, 0]] == component[pairs[:, 1]]))
     is_long = np.zeros(len(pairs), bool)
-    for rows in blocks(len(candidates), max(1, BLOCK_ENTRIES // n), "detours", on_progress):
+    for rows in blocks(len(candidates), block_size(n), "detours", on_progress):
         some = candidates[rows]
         sources, place = np.unique(pairs[some, 0], return_inverse=True)
         detours = dijkstra(graph, indices=sources, limit=float(allowed[some].max()))
@@ -163,7 +162,7 @@ def ollivier_ricci(
     walk = csr_array(step + step.T, dtype=np.int32)
     two_edges = _keys(walk @ walk)
     curvature = np.empty(len(pairs))
-    for rows in blocks(len(pairs), max(1, BLOCK_ENTRIES // (2 * k**2)), "curvature", on_progress):
+    for rows in blocks(len(pairs), block_size(2 * k**2), "curvature", on_progress):
         first = _others(nearest, pairs[rows, 0], pairs[rows, 1])
         second = _others(nearest, pairs[rows, 1], pairs[rows, 0])
         key = first[:, :, None].astype(np.int64) * n + second[:, None, :]

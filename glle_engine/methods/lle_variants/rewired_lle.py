@@ -39,7 +39,7 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.base.spec import Disconnected
 from glle_engine.base.texts import Note, Way
 from glle_engine.graph.connectivity import bridge, components, first_connecting
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-
-BLOCK_ENTRIES = 1 << 21
 
 
 def joined(
@@ -124,7 +122,7 @@ def nearest_by(
 
     n = len(X)
     nearest = np.empty((n, k), np.int32)
-    for rows in blocks(n, max(1, BLOCK_ENTRIES // n), stage, on_progress):
+    for rows in blocks(n, block_size(n), stage, on_progress):
         distances = cdist(X[rows], X)
         adjust(rows, distances)
         distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
@@ -213,7 +211,7 @@ def supervised_neighbors(
     from scipy.spatial.distance import cdist  # noqa: PLC0415 -- slow to import; the API does not need it
 
     diameter = 0.0
-    for rows in blocks(len(X), max(1, BLOCK_ENTRIES // len(X)), "diameter", on_progress):
+    for rows in blocks(len(X), block_size(len(X)), "diameter", on_progress):
         diameter = max(diameter, float(cdist(X[rows], X).max()))
 
     def adjust(rows: slice, distances: NDArray[np.float64]) -> None:
@@ -307,7 +305,7 @@ def geodesic_neighbors(
     reach[reach == 0] = max(float(reach.mean()), np.finfo(float).tiny)
     along = np.empty((n, k), np.int32)
     pending = np.argsort(reach, kind="stable")
-    size, done = max(1, BLOCK_ENTRIES // n), 0
+    size, done = block_size(n), 0
     while len(pending):
         late = []
         for start in range(0, len(pending), size):

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.progress import blocks, silent
+from glle_engine.base.progress import block_size, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from glle_engine.graph.radius import NeighborGraph
     from glle_engine.graph.relations import Data
 
-_BLOCK_ENTRIES = 1 << 20
 _VANISHING = 1e-10
 
 
@@ -101,7 +100,7 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     """Return the lengths (n, n) of the shortest paths along the graph between all pairs of points."""
     n = graph.shape[0]
     distances = np.empty((n, n))
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "shortest paths", on_progress):
+    for rows in blocks(n, block_size(n), "shortest paths", on_progress):
         distances[rows] = dijkstra(graph, directed=False, indices=np.arange(n)[rows])
     return distances
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 # Limits of what is in memory at a time: of the patches, and of the entries of their penalty matrices.
-_BLOCK, _BLOCK_ENTRIES = 1024, 1 << 22
+_BLOCK = 1024
 _MIN_EIGENVALUE_SHARE = 1e-13  # smaller eigenvalues, relative to the largest entry of M, count as 0
 _MIN_SINGULAR_VALUE_SHARE = 1e-10  # a patch is flat if its p-th singular value is a smaller share of the first
 
@@ -161,7 +161,7 @@ def embedding_of_patches(
     n = len(nearest)
     patches = np.concatenate([np.arange(n, dtype=np.int32)[:, None], nearest], axis=1)
     M = csr_array((n, n))
-    size = max(1, min(_BLOCK, _BLOCK_ENTRIES // patches.shape[1] ** 2))
+    size = min(_BLOCK, block_size(patches.shape[1] ** 2))
     for rows in blocks(n, size, "patches", on_progress):
         members = patches[rows]
         matrices = penalties(members)

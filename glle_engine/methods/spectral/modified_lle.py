@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.base.progress import blocks
+from glle_engine.base.progress import block_size, blocks
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method, note_raised
 from glle_engine.methods.parameters import RaisingSpec, of_neighborhoods
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK_ENTRIES = 1 << 20
 _RELATIVE_RIDGE = 1e-3  # relative to the trace of a Gram matrix, as in LLE
 
 
@@ -63,7 +62,7 @@ def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -
     (n, d), and `nearest` (n, k) are the neighbors.
     """
     spread = np.empty((len(X), min(X.shape[1], nearest.shape[1])))
-    for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (nearest.shape[1] * X.shape[1])), "neighborhoods"):
+    for rows in blocks(len(X), block_size(nearest.shape[1] * X.shape[1]), "neighborhoods"):
         spread[rows] = np.linalg.svd(X[nearest[rows]] - X[rows, None], compute_uv=False)
     variance = np.cumsum(spread**2, axis=1)
     residual = variance[:, -1:] / variance[:, :-1] - 1

@@ -458,7 +458,7 @@ def test_blocks_do_not_matter(seed: int, size: int, rows: int) -> None:
     embedding = embed("kernel-pca", X, gamma=0.1)
     reports: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(maps, "_BLOCK_ENTRIES", rows * len(X))
+        patched.setattr("glle_engine.base.progress.BLOCK_ENTRIES", rows * len(X))
         places = embedding.transform(new, lambda done, total, _stage: reports.append((done, total)))
     np.testing.assert_allclose(places, embedding.transform(new), rtol=1e-9, atol=1e-12)
     assert reports[-1] == (size, size)

@@ -54,7 +54,7 @@ def test_isolle_unrolls_what_lle_does_not(roll: Manifold) -> None:
 
 def test_geodesic_neighbors_are_those_of_all_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches in blocks find the neighbors by the matrix of all shortest paths, also for duplicates."""
-    monkeypatch.setattr("glle_engine.methods.lle_variants.rewired_lle.BLOCK_ENTRIES", 40 * 150)
+    monkeypatch.setattr("glle_engine.base.progress.BLOCK_ENTRIES", 40 * 150)
     reports: list[int] = []
     X = manifolds.make("s_curve", 150, seed=2).X
     X[7] = X[8]
