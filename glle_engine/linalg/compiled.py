@@ -24,7 +24,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numba
 from llvmlite import binding
@@ -202,8 +202,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 
 @functools.cache
-def _locks() -> IO[bytes]:
-    """Return the open file whose bytes serve as locks, one for each function.
+def _locks() -> int:
+    """Return the descriptor of the open file whose bytes serve as locks, one for each function.
 
     This runs once in a process, and also deletes compiled code in the cache that was not used for 30 days.
     """
@@ -211,7 +211,7 @@ def _locks() -> IO[bytes]:
     for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGEST_DIGITS):
         if folder.stat().st_mtime < time.time() - _MAX_UNUSED_DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
-    return Path(_CACHE, "locks").open("ab")
+    return os.open(_CACHE / "locks", os.O_CREAT | os.O_WRONLY, 0o666)
 
 
 @functools.cache
