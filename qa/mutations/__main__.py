@@ -29,6 +29,7 @@ _EVERY_METHOD = [f"tests/engine/methods/test_{name}.py" for name in ("refusals",
 # Tests of packages that are tested by what uses them.
 ELSEWHERE = {
     "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],
+    "service/encoding": ["tests/service/middleware/test_http.py", "tests/service/schemas/test_labels.py"],
     "service/responses": ["tests/service/encoding"],
     "service/submission": ["tests/service/routes"],
     "worker/records": ["tests/worker/jobs"],

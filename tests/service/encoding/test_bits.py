@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.encoding.representations import matches_strongly, matches_tag
 from tests.service.conftest import check_problem, data_and_posterior, posterior_record, serving, upload
 from worker.execution.draws import draw_entries
 from worker.records.cache_entry import Entry
@@ -49,16 +48,6 @@ def test_an_etag_covers_the_whole_response(
         assert len(set(tags_or_bodies)) == 3
     unchanged = client.get(path, headers={**JSON, "if-none-match": contents[1][0]})
     assert (unchanged.status_code, unchanged.content) == (200, contents[0][1]), "a tag of other content is no 304"
-
-
-@pytest.mark.parametrize(
-    ("tags", "is_listed", "is_strong"),
-    [(b'"a"', True, True), (b'"b", "a-gzip"', True, True), (b'W/"a"', True, False), (b"*", True, True),
-     (b'"b", a', False, False)],
-)  # fmt: skip
-def test_a_tag_is_found_in_a_list(tags: bytes, is_listed: bool, is_strong: bool) -> None:  # noqa: FBT001
-    """If-None-Match and If-Match list the tag itself or the one of gzip; for If-Match, weak tags do not count."""
-    assert (matches_tag(tags, b'"a"'), matches_strongly(tags, b'"a"')) == (is_listed, is_strong)
 
 
 def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
