@@ -198,6 +198,9 @@ def test_results_of_a_service_have_notices_index_and_blocks_of_their_table(
     assert audit.groups == direct.groups.to_dict()
     assert (audit.level, audit.verdict, audit.remains) == (direct.level, direct.verdict, direct.remains)
     assert (audit.neighbors != direct.neighbors).nnz == 0
+    assert [note.message for note in audit.notes] == [note.message for note in direct.notes]
+    for name, array in direct.arrays().items():
+        np.testing.assert_allclose(getattr(audit, name), array, rtol=1e-9, err_msg=name)
 
 
 def test_a_table_is_embedded_in_one_call() -> None:
