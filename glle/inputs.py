@@ -23,11 +23,15 @@ from glle_engine.tables.given import given_arrays, is_column, with_given
 from glle_engine.tables.packed import pack
 from glle_engine.tables.roles import SINGLE, ColumnRoles, column_option
 from glle_engine.tables.row_texts import label_array
+from glle_engine.tables.table import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from glle.transport.calls import Array
+    from glle_engine.tables.columns import WholeTable
 
 _PIECE_BYTES = 2**20  # arrays are sent in pieces of about this size, so that they are not copied as a whole
 # An unknown option is reported as a misspelling if it is at least this similar to a known option, by the ratio of
@@ -141,12 +145,14 @@ class DatasetUpload:
     """The body and the query of a request that uploads data.
 
     `index` is the row index of the pandas frame that is uploaded, which the client attaches to results about the data;
-    None for other data.
+    None for other data. `kept` returns the mask (rows,) of the rows of a frame that the service does not drop, by the
+    rules of the service; None for other data.
     """
 
     body: Body
     query: dict[str, Any] = field(default_factory=dict)
     index: Any = None
+    kept: Callable[[], NDArray[np.bool_]] | None = None
 
 
 def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
@@ -199,7 +205,13 @@ def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> 
     table, index = frame_columns(frame, with_index=query.get("missing") == "drop"), getattr(frame, "index", None)
     table, roles = with_given(table, values, index)
     members: dict[str, Any] = pack(table)
-    return DatasetUpload(Body.of_writer(NPZ, partial(np.savez, **members)), {**query, **roles}, index)
+    query = {**query, **roles}
+    return DatasetUpload(Body.of_writer(NPZ, partial(np.savez, **members)), query, index, partial(_kept, table, query))
+
+
+def _kept(table: WholeTable, query: dict[str, Any]) -> NDArray[np.bool_]:
+    kept = read_table(table, ColumnRoles.from_options(query)).kept
+    return np.ones(len(table), bool) if kept is None else kept
 
 
 def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:

@@ -156,8 +156,9 @@ async def upload(session: Session, data: Any, options: DataOptions, path: str = 
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))
     metadata, index = reply.json(), content.index
     if index is not None and content.query.get("missing") == "drop" and not path and metadata["n"] < len(index):
-        ids = (await session.send(Call.npy(path_of("datasets", metadata["id"], "ids")))).body
-        index = ids if ids.ndim == 1 else list(map(tuple, ids))  # the index of the rows that were not dropped
+        if content.kept:
+            return metadata, index[content.kept()]
+        index = (await session.send(Call.npy(path_of("datasets", metadata["id"], "ids")))).body  # of an AnnData
     return metadata, index
 
 

@@ -167,6 +167,11 @@ def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: h
         assert points.ids is not None
         assert points.ids.tolist() == list(dataset.index) == list(points.kept_index) == kept
         assert dataset.arrays()["ids"].tolist() == kept
+        dated = table.set_index(pd.date_range("2026-01-01", periods=N)).assign(who=NAMES)
+        whole = dated.drop(index=dated.index[[3, 5]])
+        dataset = service.dataset(dated, id=["who"], missing="drop")
+        pd.testing.assert_index_equal(dataset.index, whole.index)
+        assert dataset.arrays()["ids"].tolist() == whole["who"].tolist()
     values = table[["a", "b", "c"]].dropna().to_numpy()
     np.testing.assert_array_equal(points.X, values)
 
