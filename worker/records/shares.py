@@ -148,7 +148,7 @@ class Share:
 
     @contextmanager
     def hold(self, tenant: str) -> Iterator[None]:
-        """Hold one unit of the resource for a tenant while the context lasts."""
+        """Record that a tenant holds one unit of the resource while the context lasts; `allows` is not asked."""
         self.add(tenant)
         try:
             yield

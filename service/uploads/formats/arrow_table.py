@@ -35,7 +35,7 @@ _FILE_MARK = b"ARROW1"
 
 
 def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table of an Arrow stream, or of an Arrow file (Feather).
+    """Return the table of an Arrow stream, or of an Arrow file (Feather); its values are memory-mapped from `out`.
 
     Raises
     ------
@@ -58,7 +58,10 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
 
 def read_parquet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table of a Parquet file; raise `ProblemError` (such as ``malformed-parquet``) or `TableError`."""
+    """Return the table of a Parquet file; its values are memory-mapped from `out`.
+
+    Raises `ProblemError` (such as ``malformed-parquet``) and `TableError`.
+    """
     remedy = "Save the table as Parquet again, or as CSV."
     with _malformed_as("malformed-parquet", "a Parquet file", remedy), parquet.ParquetFile(file, **_FOOTER) as body:
         batches = lambda rows: body.iter_batches(rows, use_threads=False)  # noqa: E731

@@ -43,7 +43,8 @@ def read_csv(
 ) -> Table:
     """Return the table of a CSV file, in the declared or the sniffed dialect.
 
-    `roles` may refer to a column by its name, or by its number from 0.
+    The values of the table are memory-mapped from `out`. `roles` may refer to a column by its name, or by its number
+    from 0.
 
     Raises
     ------

@@ -27,7 +27,7 @@ _MEMBERS = {"data", "names", "labels", "colors", "ids"}
 
 
 def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table of a JSON body.
+    """Return the table of a JSON body, which is in memory; `out` is not used.
 
     Raises
     ------

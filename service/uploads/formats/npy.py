@@ -118,7 +118,8 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     """Return the matrix in an npz file: its member `data` or `X`, its only matrix, or a sparse matrix.
 
     The file may also have `labels`, `colors`, `ids` and `coordinates`, with one row for each point, and `names` of the
-    features. `roles` may name other members for labels and colors.
+    features. `roles` may name other members for labels and colors. The values are unpacked to `out` and
+    memory-mapped from there.
 
     Raises
     ------

@@ -58,6 +58,8 @@ class RoundedCell(str):
 def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, sheet: str | None = None) -> Table:
     """Return the table of a workbook's sheet, by default the first; a first row without numbers names the columns.
 
+    The values of the table are memory-mapped from `out`.
+
     Raises
     ------
     ProblemError
