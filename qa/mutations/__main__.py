@@ -31,6 +31,7 @@ ELSEWHERE = {
     "glle_engine/tables": ["tests/client/test_same_table.py", "tests/service/uploads"],
     "service/encoding": ["tests/service/middleware/test_http.py", "tests/service/schemas/test_labels.py"],
     "service/responses": ["tests/service/encoding"],
+    "service/routes": ["tests/service/submission"],
     "service/submission": ["tests/service/routes"],
     "worker/records": ["tests/worker/jobs"],
     **{

@@ -193,7 +193,7 @@ class HttpProtocol(H11Protocol):
         """End the stream to the client, discard what the client still sends, and close after `LINGER_SECONDS`."""
         self.is_lingering = True
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is not None and not cycle.response_complete:  # the request was malformed, so its route must stop
+        if cycle is not None:  # the request was malformed, so its route must stop
             cycle.disconnected = True
             cycle.message_event.set()
         self._unset_keepalive_if_required()

@@ -137,6 +137,7 @@ def test_small_data_and_components_need_no_parameters() -> None:
     assert GLLE().fit(X[:12]).posterior_.spec.n_neighbors == 6
     few, auto = (Embedding("isomap", **neighbors).fit_transform(X[:9]) for neighbors in ({}, {"n_neighbors": "auto"}))
     np.testing.assert_array_equal(few, auto)
+    assert Embedding("auto-k-lle").fit(X[:20]).embedding_.shape == (20, 2)
     X[20:] += 50
     with pytest.warns(UserWarning, match="1 edge that joins no nearest neighbors was added"):
         GLLE().fit(X)

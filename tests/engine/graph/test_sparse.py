@@ -179,12 +179,12 @@ def test_options_that_need_dense_data_are_refused(
 def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
     """Infinity, rows without a direction, equal rows and wrong types raise the errors of dense data."""
     column = int(np.flatnonzero(matrix[7])[2])
-    infinite, zero, tiny = matrix.copy(), matrix.copy(), matrix[:30] * 2.0**-700
-    infinite[7, column], zero[7], tiny[0, 0] = np.inf, 0, 1
+    infinite, zero, flat, tiny = matrix.copy(), matrix.copy(), matrix.copy(), matrix[:30] * 2.0**-700
+    infinite[7, column], zero[7], flat[7], tiny[0, 0] = np.inf, 0, 1, 1
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (infinite, {}, rf"X\[7, {column}\] is inf"),
         (zero, {"metric": "cosine"}, r"Row 7 .* 1 such row\(s\) among 250, with 150 feature\(s\)\."),
-        (zero, {"metric": "correlation"}, r"Row 7 .* 1 such row\(s\) among 250, with 150 feature\(s\)\."),
+        (flat, {"metric": "correlation"}, r"Row 7 .* 1 such row\(s\) among 250, with 150 feature\(s\)\."),
         (np.ones((30, 4)), {}, "All 30 points are equal"),
         (np.eye(30) * 1j, {}, "type complex128"),
         ((5, 0), {}, r"have shape \(5, 0\)"),

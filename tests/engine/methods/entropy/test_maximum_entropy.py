@@ -155,7 +155,9 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
     regularized = regularize(S, neighbors, 0.1, 1e-12, 500, silent)
     assert np.allclose(regularized.P, P, atol=1e-4)
     assert np.allclose(regularized.K, K, atol=1e-4)
-    assert embed("drill", cloud(15, 40), n_neighbors="all").figures["candidate_edges"] == 15 * 14 / 2
+    one, two = (embed("drill", unit * cloud(15, 40), n_neighbors="all").figures for unit in (1, 2))
+    assert one["candidate_edges"] == 15 * 14 / 2
+    assert one["log_likelihood"] - two["log_likelihood"] == pytest.approx(15 * 40 * np.log(2))
 
 
 @pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
