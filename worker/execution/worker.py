@@ -7,9 +7,9 @@ if the task needs more memory, it is stopped and queued as a batch task. This ha
 
 If a process dies while a task runs, the task is repeated, at most `worker.jobs.queue.MAX_RETRIES` times:
 
-- The work-horse died: its RQ worker puts the task back into the queue (`TaskWorker.handle_work_horse_killed`). If the
-  kernel killed the work-horse for lack of memory, or if it crashed, a repetition would end in the same way, so the job
-  fails. Only an interactive task that crashed, or needs more than `INTERACTIVE_BYTES`, is first tried as a batch task.
+- The work-horse died: its RQ worker puts the task back into the queue (`TaskWorker.handle_job_failure`). If the kernel
+  killed the work-horse for lack of memory, or if it crashed, a repetition would end in the same way, so the job fails
+  (`TaskWorker.handle_work_horse_killed`). Only an interactive task that crashed, or needs more than `INTERACTIVE_BYTES`, is first tried as a batch task.
 - The RQ worker died, and its work-horse with it: the parent starts a successor, which gives up the tasks of its
   predecessor (`work`), and RQ repeats them.
 - The parent died, and its children with it (`worker.execution.process_guard`), or the machine died: other workers, or
@@ -278,7 +278,7 @@ class TaskWorker(RqWorker):
         stores = process_stores()
         stores.counts.add("tasks_killed", job.origin)
         stores.counts.flush()
-        if (problem := self._find_problem(ret_val)) is not None:
+        if job.args and (problem := self._find_problem(ret_val)) is not None:  # the sweep has no job
             job.retries_left = 0
             stores.jobs.fail(job.args[0], problem)
 

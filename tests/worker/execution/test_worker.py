@@ -20,7 +20,7 @@ from tests.processes import children, command_line
 from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
-from worker.jobs.queue import MAX_RETRIES, SWEEP_AT
+from worker.jobs.queue import MAX_RETRIES, SWEEP, SWEEP_AT
 from worker.jobs.rq_tasks import fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS, live_workers
@@ -261,6 +261,20 @@ def test_a_task_that_ends_by_itself_fails_once(
         until(lambda: not horses(process.pid))
         assert children(process.pid, "glle-batch") == forking
         assert not open_queue(BATCH, stores.client).get_job_ids()
+
+
+def test_a_crash_of_the_sweep_does_not_end_its_worker(stores: Stores, settings: Settings) -> None:
+    """The sweep has no job that could fail: its RQ worker counts the crash, and takes the next task."""
+    stores.client.set(SWEEP_AT, 0)
+    with worker(
+        settings, "sweeps", f"import os; from worker.execution import tasks; tasks.HANDLERS['{SWEEP}'] = os.abort"
+    ) as process:
+        until(lambda: children(process.pid, "glle-batch"))
+        forking = children(process.pid, "glle-batch")
+        until(lambda: stores.counts.read()[0].get(("tasks_killed", BATCH)) == 1)
+        job = enqueued_fit(stores, 100)
+        until(lambda: stores.jobs.fetch(job.id).status == "succeeded")
+        assert children(process.pid, "glle-batch") == forking
 
 
 CHILDREN = "test:children"  # list of "pid has_limit" in the queue's Redis
