@@ -1,7 +1,7 @@
 """Wait for jobs and draws without a thread: subscribe, read the state, wait for a notification, read again.
 
-A waiting request also reads the state every `PAUSE_SECONDS`, because a notification may be lost, a worker may have died, or a
-request for a draw may have been lost.
+A waiting request also reads the state every `PAUSE_SECONDS`, because a notification may be lost, a worker may have
+died, or a request for a draw may have been lost.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ If a process dies while a task runs, the task is repeated, at most `worker.jobs.
 
 - The work-horse died: its RQ worker puts the task back into the queue (`TaskWorker.handle_job_failure`). If the kernel
   killed the work-horse for lack of memory, or if it crashed, a repetition would end in the same way, so the job fails
-  (`TaskWorker.handle_work_horse_killed`). Only an interactive task that crashed, or needs more than `INTERACTIVE_BYTES`, is first tried as a batch task.
+  (`TaskWorker.handle_work_horse_killed`). Only an interactive task that crashed, or needs more than
+  `INTERACTIVE_BYTES`, is first tried as a batch task.
 - The RQ worker died, and its work-horse with it: the parent starts a successor, which gives up the tasks of its
   predecessor (`work`), and RQ repeats them.
 - The parent died, and its children with it (`worker.execution.process_guard`), or the machine died: other workers, or
