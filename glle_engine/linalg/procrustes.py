@@ -196,13 +196,16 @@ def _decompose(
     n, p = Y.shape
     cross = np.zeros((1, p, p))
     square, reference_square = 0.0, 0.0
-    for i in range(n):
-        for a in range(p):
-            y = Y[i, a]
-            square += y * y
-            reference_square += reference[i, a] * reference[i, a]
-            for b in range(p):
-                cross[0, a, b] += y * reference[i, b]
+    if p == 2:  # the usual case, with the sums in registers
+        square, reference_square = _planar_products(Y, reference, cross[0])
+    else:
+        for i in range(n):
+            for a in range(p):
+                y = Y[i, a]
+                square += y * y
+                reference_square += reference[i, a] * reference[i, a]
+                for b in range(p):
+                    cross[0, a, b] += y * reference[i, b]
     left, values, right = np.empty((1, p, p)), np.empty((1, p)), np.empty((1, p, p))
     if singular_systems(cross, left, values, right) >= 0:
         return np.nan, square, reference_square
@@ -218,9 +221,37 @@ def _decompose(
 
 
 @compiled
+def _planar_products(
+    Y: NDArray[np.float64], reference: NDArray[np.float64], cross: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Write Y^T `reference` of two embeddings (n, 2) to `cross` (2, 2), and return the squared norms of both."""
+    xx, xy, yx, yy = 0.0, 0.0, 0.0, 0.0
+    own_x, own_y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(Y)):
+        x, y, u, v = Y[i, 0], Y[i, 1], reference[i, 0], reference[i, 1]
+        xx += x * u
+        xy += x * v
+        yx += y * u
+        yy += y * v
+        own_x += x * x
+        own_y += y * y
+        other_x += u * u
+        other_y += v * v
+    cross[0, 0], cross[0, 1], cross[1, 0], cross[1, 1] = xx, xy, yx, yy
+    return own_x + own_y, other_x + other_y
+
+
+@compiled
 def _multiply(Y: NDArray[np.float64], turn: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Write the product Y R (n, q) of Y (n, p) and R = `turn` (p, q) to `out`."""
     n, p = Y.shape
+    if p == 2 and turn.shape[1] == 2:
+        a, b, c, d = turn[0, 0], turn[0, 1], turn[1, 0], turn[1, 1]
+        for i in range(n):
+            x, y = Y[i, 0], Y[i, 1]
+            out[i, 0] = x * a + y * c
+            out[i, 1] = x * b + y * d
+        return
     for i in range(n):
         for b in range(turn.shape[1]):
             entry = 0.0
