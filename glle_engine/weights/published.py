@@ -220,14 +220,16 @@ def full_distribution(
             )
         converged = spec.tol > 0 and bool(np.all(change <= spec.tol * size))
         report()
-    facts: dict[str, Any] = {"iterations": iterations, "converged": converged}
+    rank = np.concatenate([_row_space(X[neighbors[rows]].transpose(0, 2, 1))[2].sum(axis=1) for rows in rows_of])
+    covariance[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
+    facts: dict[str, Any] = {
+        "iterations": iterations,
+        "converged": converged,
+        "full_rank_neighborhoods": int((rank == k).sum()),
+        "exact_reconstructions": int((rank == d).sum()) if d < k else 0,
+    }
     if spec.covariance == "full-descent":
         facts |= {"descent_steps": steps, "descent_gradients": left}
-    if corrected:
-        rank = np.concatenate([_row_space(X[neighbors[rows]].transpose(0, 2, 1))[2].sum(axis=1) for rows in rows_of])
-        covariance[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
-        facts["full_rank_neighborhoods"] = int((rank == k).sum())
-        facts["exact_reconstructions"] = int((rank == d).sum()) if d < k else 0
     factor, negative = _absolute_root(covariance)
     prior, negative_prior = _absolute_root(omega)
     if not corrected:  # corrected covariances are positive semidefinite, up to rounding
@@ -426,9 +428,9 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     D are the singular values. The mask is 1 for the rows of V^T that lie in the row space of X, and 0 for the others.
     """
     m, d, k = raw.shape
-    if d < k:  # rows of zeros complete the basis of right singular vectors
-        raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
-    left, singular, right = dense.svd(raw)
+    padded = np.zeros((m, max(d, k), k))  # rows of zeros complete the basis of right singular vectors for d < k
+    padded[:, :d] = raw
+    left, singular, right = dense.svd(padded)
     is_positive = singular > max(d, k) * np.finfo(float).eps * singular[:, :1]
     back = left[:, :d] * np.where(is_positive, 1 / np.where(is_positive, singular, 1.0), 0.0)[:, None, :]
     return back, right, is_positive.astype(float)
@@ -476,15 +478,13 @@ def _published_scatters(
     """Return what a block of m points adds to the paper's n S1 (d, d) and n S2 (k, k), Eq. 24-25, as it prints them.
 
     The paper has the covariance C of the weights w (Eq. 22) where their second moment E[w w^T] would be correct. A
-    point x adds -2 X E[w] (x - mu)^T + X C X^T to n S1, and it adds C to n S2. `raw` (m, d, k) has the neighbors X,
-    `centered` (m, d) has x - mu, where mu is the mean of the data, `mean` (m, k) is E[w], and `covariance` (m, k, k) is
-    C. `e_step` adds the remaining term of Eq. 24, the scatter of the data, and makes S1 symmetric.
+    point x adds -2 X E[w] (x - mu)^T + X C X^T to n S1, and it adds C to n S2. The second term X C X^T is 0, because C
+    is the covariance given X w = x - mu. `raw` (m, d, k) has the neighbors X, `centered` (m, d) has x - mu, where mu is
+    the mean of the data, `mean` (m, k) is E[w], and `covariance` (m, k, k) is C. `e_step` adds the remaining term of
+    Eq. 24, the scatter of the data, and makes S1 symmetric.
     """
-    m, d, k = raw.shape
-    rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
-    scatter = -2 * dense.cross(rebuilt[:, :, 0], centered)
-    columns = (stack.transpose(0, 2, 1).reshape(m * k, d) for stack in (rebuilt[:, :, 1:], raw))
-    return scatter + dense.cross(*columns), covariance.sum(axis=0)
+    rebuilt = dense.matmul(raw, mean[:, :, None])[:, :, 0]
+    return -2 * dense.cross(rebuilt, centered), covariance.sum(axis=0)
 
 
 def _condition(

@@ -260,6 +260,22 @@ def test_timeout_leaves_the_job_running() -> None:
     assert caught.value.details["job"] == "job_1"
 
 
+@pytest.mark.parametrize(("kind", "names_job"), [("embedding", True), ("summary", False)])
+def test_results_of_jobs_without_a_posterior_name_the_job(kind: str, *, names_job: bool) -> None:
+    """An embedding and a comparison are made by one job; a summary is the same for every job."""
+    service = Service(job("queued", kind=kind), job("succeeded", kind=kind), httpx.Response(200, json={"scale": 1.0}))
+    expected = {"scale": 1.0, "job": "job_1"} if names_job else {"scale": 1.0}
+    assert service.client().job("job_1").result().metadata == expected
+
+
+def test_statements_of_a_running_audit_are_none_until_there_are_some() -> None:
+    """The service answers 202 until the first statements, which are a `Result`."""
+    statements = httpx.Response(200, json={"verdict": "weak"})
+    running: Any = Service(job("running"), job("running"), statements).client().job("job_1")
+    assert running.statements() is None
+    assert running.statements().verdict == "weak"
+
+
 def test_uncached_draw_is_fetched_after_its_job() -> None:
     """A draw answered with 202 is requested again, with exactly the given options, once the job has ended."""
     draw = np.arange(6.0).reshape(3, 2)

@@ -240,6 +240,7 @@ def test_results_have_arrays_and_values_by_name() -> None:
     summary = posterior(service.client()).summary(10)
     assert (summary.spread.dtype, summary.spread.tolist(), summary.scale) == (np.float32, [1.0, 2.0], 1.0)
     assert copy.copy(summary).spread.tolist() == [1.0, 2.0]
+    assert repr(summary) == "Result(spread: float32 (2,), scale, notes)"
     with pytest.raises(AttributeError, match="It has spread, scale"):
         _ = summary.consensus
 

@@ -428,6 +428,34 @@ def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
         omega = np.stack([corrected_m_step(X[row].T[None], S1, S2)[0] for row in fitted.neighbors])
     _, _, means, covariances = scatters(X, fitted.neighbors, omega, proper=True)
     require_distribution(fitted, omega, means, covariances, 1e-9 * np.abs(omega).max())
+    figures = fitted.diagnostics.figures
+    assert (figures["exact_reconstructions"], figures["full_rank_neighborhoods"]) == ((40, 0) if width < 6 else (0, 40))
+    assert "negative_variances" not in figures
+
+
+def test_only_indefinite_covariances_are_counted() -> None:
+    """With full column rank, the covariance of the weights is exactly 0, and some of the priors are indefinite."""
+    X = np.random.default_rng(4).standard_normal((40, 20)) + 0.5
+    options: Any = {"covariance": "full", "n_neighbors": 3, "tol": 0, "disconnected": "bridge"}
+    fitted = fit(X, variant="published", max_iter=1, **options)
+    S1, S2, _, _ = scatters(X, fitted.neighbors, np.broadcast_to(np.eye(3), (40, 3, 3)), proper=False)
+    smallest = np.linalg.eigvalsh([published_m_step(X[row].T[None], S1, S2)[0] for row in fitted.neighbors])[:, 0]
+    assert 0 < (smallest < -1e-9).sum() == fitted.diagnostics.figures["negative_variances"] < 40
+    assert "zero-covariance" in notes(fitted)
+    assert not fitted.covariance_factor.any()
+
+
+def test_iterations_end_when_the_change_is_within_the_tolerance() -> None:
+    """The relative change of each covariance is within `tol` after the last round, and not after the round before."""
+    X = 0.1 * manifolds.make("s_curve", 40, seed=2).X
+    options: Any = {"variant": "published", "covariance": "full-corrected", "n_neighbors": 6}
+    last = fit(X, tol=0.01, **options).diagnostics.figures["iterations"]
+    roots = [fit(X, tol=0, max_iter=last - i, **options).distribution.prior_factor for i in (2, 1, 0)]
+    older, old, new = (root @ root for root in roots if root is not None)
+    changes = [
+        np.linalg.norm(b - a, axis=(1, 2)) / np.linalg.norm(b, axis=(1, 2)) for a, b in ((older, old), (old, new))
+    ]
+    assert changes[1].max() <= 0.01 < changes[0].max()
 
 
 def test_a_fit_has_the_values_of_eq_23_to_25() -> None:
