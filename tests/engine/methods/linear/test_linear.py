@@ -406,6 +406,7 @@ def test_lanczos_finds_the_copies_of_a_multiple_eigenvalue() -> None:
     np.testing.assert_allclose(values, [9, 4, 4, 4, 4], rtol=1e-10)
     np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-8)
     assert least_eigenvalue(matrix, 9.0, silent) == pytest.approx(-0.5, abs=1e-4)
+    assert least_eigenvalue(0 * matrix, 0.0, silent) == 0
 
 
 TALL = factor_data(120, 6)

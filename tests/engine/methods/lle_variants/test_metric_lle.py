@@ -67,6 +67,8 @@ def test_landmark_mvu_lengthens_no_edge() -> None:
     """In all dimensions of its Gram matrix; more landmarks allow more variance."""
     X = cloud(20, 6)
     few, many = (embed("landmark-mvu", X, n_components=p, n_neighbors=4, landmarks=m) for p, m in ((5, 6), (18, 20)))
+    scaled = embed("landmark-mvu", 2.0**9 * X, n_components=5, n_neighbors=4, landmarks=6)
+    assert scaled.figures["mean_squared_distance_error"] == pytest.approx(few.figures["mean_squared_distance_error"])
     nearest = oracles.nearest(np.linalg.norm(X[:, None] - X, axis=2), 4)
     for embedding in (few, many):
         ratio = [np.linalg.norm(embedding.Y[near] - embedding.Y[i], axis=1) / np.linalg.norm(X[near] - X[i], axis=1)
