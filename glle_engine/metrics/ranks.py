@@ -288,8 +288,9 @@ def unexplained_variance(
         moments += [a.size, a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum()]
     mean = moments / moments[0]
     spread = np.array([mean[3] - mean[1] ** 2, mean[4] - mean[2] ** 2])
-    if (spread <= 1e-14 * mean[3:5]).any():
-        noun = "in the embedding" if spread[0] > 1e-14 * mean[3] else "in the data"
+    is_constant = spread <= 1e-14 * mean[3:5]
+    if is_constant.any():
+        noun = ("in the data", "in the embedding")[is_constant.argmax()]
         raise DegenerateDataError(
             f"All distances {noun} are equal, so that they have no correlation with other distances.",
             remedy="Give more points, and an embedding whose points differ.",

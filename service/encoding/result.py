@@ -245,9 +245,7 @@ def named_arrays_response(
 
 
 def _content_type(media: str) -> str:
-    if media in {CSV, SHEET_CSV}:
-        return media.replace(CSV, f"{CSV}; charset=utf-8; header=present")  # the parameter `header` is from RFC 4180
-    return media
+    return media.replace(CSV, f"{CSV}; charset=utf-8; header=present")  # the parameter `header` is from RFC 4180
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:

@@ -161,11 +161,10 @@ class EmbeddingOut(RecipeOut):
     @classmethod
     def from_entry(cls, entry: Entry) -> Self:
         """Return the description of a stored embedding; `entry` has the metadata and arrays of the embedding."""
-        members = {name: value for name, value in entry.meta.items() if name != "sha256"}
-        links = embedding_links(members["id"], members["dataset"])
-        if members.get("map") is not None:
+        links = embedding_links(entry.meta["id"], entry.meta["dataset"])
+        if entry.meta.get("map") is not None:
             links["transform"] = f"{links['self']}/transform"
-        return cls(**members, links=links)
+        return cls(**entry.meta, links=links)
 
 
 class ListedEmbeddingOut(RecipeOut):

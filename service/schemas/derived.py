@@ -19,7 +19,6 @@ Matrix = list[Row]
 # An entry in the Attributes section of a docstring: names, the axes of an array or another type, and indented text.
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (\(.*?\))?.*\n((?: {4}.*\n?)*)", re.MULTILINE)
 _FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # the engine imports these only if TYPE_CHECKING
-_MODELS: dict[Any, type[BaseModel]] = {}  # models that `fields_of` has derived, by result type
 
 
 class _ArrayOut(BaseModel, Generic[T]):
@@ -69,9 +68,8 @@ def absent(description: str) -> Any:
 def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
     """Return a class decorator that adds the named fields of a result type to a pydantic model.
 
-    Without names, it adds all fields but arrays and functions. Fields that the model already has stay. A field whose
-    type is another result type gets the model of that type. An array gets the model for its number of axes, which the
-    docstring states, such as ``(n, p) float64``.
+    Without names, it adds all fields but arrays and functions. Fields that the model already has stay. An array gets
+    the model for its number of axes, which the docstring states, such as ``(n, p) float64``.
     """
     hints = get_type_hints(result, localns=_FOR_TYPES)
     documented = {
@@ -88,12 +86,9 @@ def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
                 axes, text = documented.get(name, ("", ""))
                 description = ": ".join(filter(None, (axes, text))) or None
                 fields[name] = (_json_type(hints[name], axes), Field(description=description))
-        derived = create_model(
+        return create_model(
             model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **fields
         )
-        if not names:
-            _MODELS[result] = derived
-        return derived
 
     return derive
 
@@ -109,7 +104,7 @@ def _is_array(hint: Any) -> bool:
 
 
 def _json_type(hint: Any, axes: str) -> Any:
-    """Return the type in JSON for a type hint: a list for a tuple, a model for an array or a result type.
+    """Return the type in JSON for a type hint: a list for a tuple, a model for an array.
 
     `axes` names the axes of an array, such as ``(n, p)``.
     """
@@ -117,4 +112,4 @@ def _json_type(hint: Any, axes: str) -> Any:
         return (VectorOut, MatrixOut, CubeOut)[len(re.findall(r"\w+", axes)) - 1]
     if get_origin(hint) is tuple:
         return list[_json_type(get_args(hint)[0], "")]  # type: ignore[misc] # built from the hint
-    return _MODELS.get(hint, hint) if isinstance(hint, type) else hint
+    return hint

@@ -250,6 +250,7 @@ def test_float32_is_rounded_once() -> None:
         values[-1, 1] = beyond
         with pytest.raises(ProblemError, match="beyond the range of float32"):
             arrays.check_float32(values)
+        arrays.check_float32(Stack.from_array(values))  # its values are not in memory, and are not checked
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -352,7 +353,8 @@ def test_texts_that_a_spreadsheet_would_run_are_quoted_on_request(client: httpx.
     rows, safe = (list(csv.reader(answer.text.splitlines())) for answer in (plain, quoted))
     assert rows[0] == ["id", "=x", "y", "label"]
     assert [row[3] for row in rows[1:]] == FORMULAS
-    assert "formulas=quoted" in quoted.headers["content-type"]
+    assert plain.headers["content-type"] == "text/csv; charset=utf-8; header=present"
+    assert quoted.headers["content-type"] == "text/csv; charset=utf-8; header=present; formulas=quoted"
     assert plain.headers["etag"] != quoted.headers["etag"]
     for row, other in zip(rows, safe, strict=True):
         for cell, shown in zip(row, other, strict=True):

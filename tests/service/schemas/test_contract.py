@@ -9,7 +9,7 @@ from base64 import b64encode
 from dataclasses import fields
 from hashlib import sha256
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -21,7 +21,11 @@ from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
 from service.schemas.resources import PosteriorIn
 from tests.service.conftest import check_problem
+from tests.service.routes.posteriors.conftest import result_of
 from tests.service.schemas.bodies import CONTRACT, OPERATIONS, check_body, errors_of
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +162,7 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
         ("/v1/comparisons", {"methods": [{"method": "pca"}, {}]}, "body.methods.1.method", "Field required"),
         ("/v1/posteriors?wait=x", {}, "query.wait", "Input should be"),
         ("/v1/audits", {}, "body", "give one of coordinates, "),
+        ("/v1/posteriors/post_1/transform", {"data": [[1.0]]}, "body", "give either dataset or data"),
     )
     for path, body, place, message in wrong:
         answer = client.post(path, json={"dataset": "ds_1", **body}).json()
@@ -165,6 +170,17 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
         assert message in answer["details"]["errors"][0]["message"]
         assert "Value error" not in answer["detail"]
         assert answer["detail"].startswith(f"{place}: ")
+
+
+def test_a_job_has_the_link_of_its_result_once_there_is_one(
+    client: httpx.Client, stores: Stores, drawn_posterior: str
+) -> None:
+    """The links of a queued job lead to its posterior, those of one that has succeeded to its result, too."""
+    job = client.post(f"{drawn_posterior}/draws", json={"n_draws": 4, "scales": [1, 2]})
+    links = job.json()["links"]
+    assert links == {"self": job.headers["location"], "posterior": drawn_posterior}
+    path = result_of(stores, job)
+    assert client.get(links["self"]).json()["links"] == {**links, "result": path}
 
 
 BY_ID = {operation["operationId"]: operation for _, _, operation in OPERATIONS}
