@@ -196,12 +196,14 @@ def test_linear_methods_place_by_their_projection(curve: np.ndarray, name: str) 
 
 
 def test_distances_are_as_good_as_points(curve: np.ndarray) -> None:
-    """Halves of a distance matrix are embedded as halves of the points."""
-    D = cdist(curve, curve)
-    places = resample(refit(curve, "isomap", n_neighbors=8), 1).places[0]
-    again = resample(refit(D, "isomap", n_neighbors=8, metric="precomputed"), 1).places[0]
-    apart = cdist(places, places)
-    np.testing.assert_allclose(cdist(again, again), apart, rtol=0, atol=1e-6 * apart.max())
+    """Halves of a distance matrix, or of some of its points, are embedded as halves of the points."""
+    D, some = cdist(curve, curve), np.arange(3, len(curve))
+    points = refit(curve, "isomap", n_neighbors=8)
+    matrix = refit(D, "isomap", n_neighbors=8, metric="precomputed")
+    for one, other in ((points, matrix), (points.of_rows(some), matrix.of_rows(some))):
+        places, again = (resample(embed, 1).places[0] for embed in (one, other))
+        apart = cdist(places, places)
+        np.testing.assert_allclose(cdist(again, again), apart, rtol=0, atol=1e-6 * apart.max())
     assert resample(refit(D, "mds", dissimilarity="precomputed"), 1).problems == ()
 
 
