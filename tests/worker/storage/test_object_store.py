@@ -205,14 +205,15 @@ def test_the_cause_of_a_failing_folder_is_named(tmp_path: Path) -> None:
     assert "GLLE_DATA_DIR" in problem.remedy
 
 
-@pytest.mark.parametrize("url", ["file:///folder", "memory:"])
-def test_a_write_without_a_bucket_is_no_success(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a missing object gives None; writing to a missing bucket is an error."""
-    bucket = Bucket(url)
+@pytest.mark.parametrize("url", ["file://{}/objects", "memory:"])
+def test_a_write_without_a_bucket_is_no_success(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a missing object gives None and makes no folder; writing to a missing bucket is an error."""
+    bucket = Bucket(url.format(tmp_path))
 
     def missing(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such bucket")
 
     monkeypatch.setattr(bucket, "_connect", missing)
     assert bucket.read("a/b", 0, 1) is None
+    assert not list(tmp_path.iterdir())
     assert refusal(bucket.write, "a/b", [b"x"], 1).code == "store-unavailable"
