@@ -269,8 +269,7 @@ def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Samp
     size = len(embed.rows) // 2
     if embed.blocks is None:
         order = rng.permutation(len(embed.rows))
-        halves = order[:size], order[-size:]
-        chosen = np.sort(embed.rows[halves[is_second]])
+        chosen = np.sort(embed.rows[order[-size:] if is_second else order[:size]])
     else:
         _, block = np.unique(embed.blocks[embed.rows], return_inverse=True)
         order = rng.permutation(int(block.max()) + 1)
