@@ -32,6 +32,7 @@ ELSEWHERE = {
     "service/encoding": ["tests/service/middleware/test_http.py", "tests/service/schemas/test_labels.py"],
     "service/responses": ["tests/service/encoding"],
     "service/routes": ["tests/service/submission"],
+    "service/schemas": ["tests/service/routes"],
     "service/submission": ["tests/service/routes"],
     "worker/records": ["tests/worker/jobs"],
     **{

@@ -13,6 +13,7 @@ from glle_engine import FitSpec, Posterior, fit, load, manifolds
 from glle_engine.base import errors
 from glle_engine.base.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
 from glle_engine.estimator import GLLE
+from glle_engine.graph import neighbors
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.posterior import findings, npz
 from glle_engine.reliability.resamples import PosteriorEmbedder, resample
@@ -55,6 +56,14 @@ def test_trouble_is_noted(X: NDArray[np.float64], options: Any, code: str | None
     assert code in notes(fitted) if code else not notes(fitted) - {"bridged"}
     assert {name: fitted.diagnostics.figures[name] for name in figures} == figures
     assert np.isfinite(fitted.draw(0).embedding).all()
+
+
+def test_a_slow_search_is_noted_unless_neighbors_are_given(wide: NDArray[np.float64], monkeypatch: Any) -> None:
+    """An exact search that takes longer than an approximate one has a note; a fit to given neighbors searches none."""
+    monkeypatch.setattr(neighbors, "all_pairs_seconds", lambda _n, _d: 1e6)
+    searched = fit(wide, n_neighbors=8)
+    assert "large-exact-search" in notes(searched)
+    assert "large-exact-search" not in notes(fit(wide, n_neighbors=8, neighbors=searched.neighbors))
 
 
 @pytest.mark.parametrize("landmarks", ["all", 120])

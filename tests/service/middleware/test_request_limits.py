@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
 import socket
@@ -132,6 +133,20 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "MAX_REQUESTS", 8)
     monkeypatch.setattr(shares, "MAX_BODIES", 8)
     monkeypatch.setattr(request_limits, "BODY_GRACE_SECONDS", 0.1)
+
+
+def test_the_speed_of_a_body_is_its_average() -> None:
+    """The slowest body is the one with the fewest bytes per second since its request began."""
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x" * 100, "more_body": True}
+
+    began = time.monotonic()
+    body = request_limits._Body(receive, "tenant", None, lambda _: asyncio.sleep(0))
+    asyncio.run(body.receive())
+    speed = body.speed
+    assert 100 / (time.monotonic() - began) <= speed <= 100 / 0.015
 
 
 @pytest.mark.usefixtures("few_places")

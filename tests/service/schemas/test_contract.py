@@ -162,7 +162,6 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
         ("/v1/comparisons", {"methods": [{"method": "pca"}, {}]}, "body.methods.1.method", "Field required"),
         ("/v1/posteriors?wait=x", {}, "query.wait", "Input should be"),
         ("/v1/audits", {}, "body", "give one of coordinates, "),
-        ("/v1/posteriors/post_1/transform", {"data": [[1.0]]}, "body", "give either dataset or data"),
     )
     for path, body, place, message in wrong:
         answer = client.post(path, json={"dataset": "ds_1", **body}).json()

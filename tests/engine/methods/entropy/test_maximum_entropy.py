@@ -76,6 +76,7 @@ def test_with_all_neighbors_the_embedding_is_that_of_pca() -> None:
         embed("meu", X, n_neighbors=15, multipliers="any", tol=1e-9),
     ):
         assert np.allclose(embedding.Y, Z, atol=1e-5)
+        assert embedding.figures.get("edges_without_multiplier", 0) == 0
     positive = embed("meu", X, n_neighbors=15)
     assert positive.figures["edges_without_multiplier"] > 0
     assert not np.allclose(positive.Y, Z, atol=0.02)
