@@ -65,7 +65,8 @@ def test_restart_pauses_grow() -> None:
 
 def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child gets the signal again, and then SIGKILL; a disposable child is killed without a wait."""
-    monkeypatch.setattr("worker.execution.supervisor.KILL_SECONDS", 0.2)
+    monkeypatch.setattr("worker.execution.supervisor.KILL_SECONDS", 0.4)
+    monkeypatch.setattr("worker.execution.supervisor.REPEAT_SECONDS", 0.05)
     sent: list[tuple[str, int]] = []
     send = Child.send
 
@@ -84,6 +85,7 @@ def test_a_child_that_ignores_signals_is_killed(monkeypatch: pytest.MonkeyPatch)
     assert (stubborn.code, disposable.code) == (-signal.SIGKILL, -signal.SIGKILL)
     first = [("one", signal.SIGTERM), ("two", signal.SIGTERM), ("one", signal.SIGTERM), ("two", signal.SIGKILL)]
     assert (sent[:4], ("one", signal.SIGKILL) in sent) == (first, True)
+    assert sent.count(("one", signal.SIGTERM)) >= 5, "it is repeated until the kill"
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")

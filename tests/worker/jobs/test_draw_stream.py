@@ -158,6 +158,7 @@ def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     (batch,) = batches(stream)
     assert all(is_pending(requests, entry) for entry in entries)
     assert stream_state(client).drawing == stream_state(client).length == 2
+    assert 0 < stream_state(client).oldest_seconds < 60
     stream.finish(batch.select([key(0)]), "drawn")
     assert [is_pending(requests, entry) for entry in entries] == [False, True]
     outcomes = outcome_of(channel)
