@@ -67,7 +67,7 @@ def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]
     if parameter.words and parameter.kind != "word":
         number: Any = {"integer": int, "number": float}[parameter.kind]
         type_, limits = Annotated[number, Field(**limits)] | Literal[parameter.words], {}
-    if "auto" in parameter.words and not parameter.optional:
+    if "auto" in parameter.words:
         type_ = Annotated[type_, BeforeValidator(auto_of_none)]
     return type_, Field(default, description=parameter.doc, **limits)
 
