@@ -128,10 +128,10 @@ def compress_json(scope: Scope, send: Send) -> Send:
     async def send_compressed(message: Message) -> None:
         nonlocal forward
         if message["type"] == "http.response.start":
-            if not _JSON.isdisjoint(message["headers"]):
-                forward = _compressing(scope, send)
-            elif message["status"] == HTTPStatus.NOT_MODIFIED:
+            if message["status"] == HTTPStatus.NOT_MODIFIED:  # without a body, though it may have a Content-Type
                 _tag(message, lambda tag: gzip_tag(tag) in header(scope, b"if-none-match"))
+            elif not _JSON.isdisjoint(message["headers"]):
+                forward = _compressing(scope, send)
         await forward(message)
 
     return send_compressed

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from service.app import create_app
+from service.encoding.result import immutable_headers
 from tests.service.conftest import check_problem, data_and_posterior, posterior_record, serving, upload
 from worker.execution.draws import draw_entries
 from worker.records.cache_entry import Entry
@@ -48,6 +49,14 @@ def test_an_etag_covers_the_whole_response(
         assert len(set(tags_or_bodies)) == 3
     unchanged = client.get(path, headers={**JSON, "if-none-match": contents[1][0]})
     assert (unchanged.status_code, unchanged.content) == (200, contents[0][1]), "a tag of other content is no 304"
+
+
+def test_the_tag_of_json_names_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of the encoder may write other bytes of JSON, but no other bytes of an array."""
+    before = [immutable_headers("0" * 64, media["accept"], "float64")["ETag"] for media in (JSON, NPY)]
+    monkeypatch.setattr("service.encoding.arrays.JSON_ENCODER", "orjson-0.0")
+    after = [immutable_headers("0" * 64, media["accept"], "float64")["ETag"] for media in (JSON, NPY)]
+    assert [tag == other for tag, other in zip(before, after, strict=True)] == [False, True]
 
 
 def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:

@@ -97,7 +97,7 @@ def test_matching_etags_get_304(client: httpx.Client, paths: dict[str, str], med
             for matching in (tag, f"W/{tag}", f'"other", {tag}', "*"):
                 answer = client.get(path, headers={**headers, "if-none-match": matching})
                 assert (answer.status_code, answer.content) == (304, b"")
-                assert answer.headers["etag"].replace("-gzip", "") == tag.replace("-gzip", "")
+                assert answer.headers["etag"] == (tag if matching != "*" else tag.replace("-gzip", ""))
             assert client.get(path, headers={**headers, "if-none-match": '"other"'}).status_code == 200
         assert len(tags) == (1 if media == NPY else 2)
         for tag in tags:  # either names the same content
