@@ -275,7 +275,7 @@ def _is_even(dialect: Dialect) -> bool:
     The first row may have one cell less, as in files written by R's write.table.
     """
     body = _body(dialect)
-    if not body or len(body[0]) < 2:
+    if not body:
         return False
     width, first = len(body[0]), len(dialect.rows[0])
     return first > 1 and first in {width, width - 1} and all(len(row) == width for row in body)

@@ -12,6 +12,7 @@ import pytest
 from scipy.sparse import coo_array, save_npz
 
 from service.uploads.formats import arrow_table
+from service.uploads.formats.dialect import Declared, sniff
 from tests.service.conftest import check_problem
 from tests.service.uploads.bodies import (
     BOTH,
@@ -161,3 +162,13 @@ def test_a_missing_label_is_the_empty_label() -> None:
     notice = "The label is missing in 2 of 4 rows; these rows share the empty label."
     for table in (read(as_json, JSON), read(as_npz, NPZ, labels="kind")):
         assert (texts(table)[1], messages(table)) == (["u", "", "v", ""], [notice])
+
+
+@pytest.mark.parametrize(
+    ("head", "delimiter", "decimal"),
+    [(b"1;2;3\n", ";", "."), (b"1,5;2\n", ";", ","), (b"1\t2\t3\n", "\t", "."), (b"a,b;c\n1,5;2\n", ";", ",")],
+)
+def test_one_row_shows_its_delimiter(head: bytes, delimiter: str, decimal: str) -> None:
+    """The only row of numbers, below a header or without one, is split as several rows would be."""
+    found = sniff(head, Declared.from_parameters({}), is_whole=True, labels=0)
+    assert (found.delimiter, found.decimal) == (delimiter, decimal)
