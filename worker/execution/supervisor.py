@@ -207,11 +207,9 @@ class Supervisor:
             self._report(f"{child.name} ended with {child.code}; restart in {child.pause:g} s")
         return ended
 
-    def pause(self, seconds: float = CHILD_CHECK_SECONDS) -> None:
-        """Wait at most `seconds` for a signal, the end of a child, or the time at which a child is due to start."""
-        now = time.monotonic()
-        due = [child.due - now for child in self.children if not child.pid and not self.signals]
-        select.select([self._wake], [], [], max(0.0, min([seconds, *due])))
+    def pause(self, seconds: float) -> None:
+        """Wait at most `seconds` for a signal or the end of a child."""
+        select.select([self._wake], [], [], max(0.0, seconds))
         with suppress(BlockingIOError):
             os.read(self._wake, 4096)
 
@@ -220,7 +218,8 @@ class Supervisor:
         while not self.signals:
             tick(self.reap())
             self.start_due()
-            self.pause()
+            now = time.monotonic()
+            self.pause(min([CHILD_CHECK_SECONDS, *(child.due - now for child in self.children if not child.pid)]))
 
     def stop(
         self, children: Iterable[Child], grace: float = math.inf, tick: Callable[[], object] = lambda: None
