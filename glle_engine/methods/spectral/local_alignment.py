@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-# Limits of what is in memory at a time: of the patches, and of the entries of their penalty matrices.
-_BLOCK = 1024
+_MAX_PATCHES = 1024  # patches whose penalty matrices are computed at a time; fewer if the matrices are large
 _MIN_EIGENVALUE_SHARE = 1e-13  # smaller eigenvalues, relative to the largest entry of M, count as 0
 _MIN_SINGULAR_VALUE_SHARE = 1e-10  # a patch is flat if its p-th singular value is a smaller share of the first
 
@@ -161,7 +160,7 @@ def embedding_of_patches(
     n = len(nearest)
     patches = np.concatenate([np.arange(n, dtype=np.int32)[:, None], nearest], axis=1)
     M = csr_array((n, n))
-    size = min(_BLOCK, block_size(patches.shape[1] ** 2))
+    size = min(_MAX_PATCHES, block_size(patches.shape[1] ** 2))
     for rows in blocks(n, size, "patches", on_progress):
         members = patches[rows]
         matrices = penalties(members)
