@@ -12,6 +12,7 @@ from sklearn.neighbors import NearestNeighbors, kneighbors_graph, radius_neighbo
 
 from glle_engine import FitSpec, GlleError, fit, load, manifolds
 from glle_engine.estimator import GLLE
+from glle_engine.graph.given import stored_indices
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.calibration import calibrate
 
@@ -20,6 +21,13 @@ from glle_engine.reliability.calibration import calibrate
 def points() -> NDArray[np.float64]:
     """Return a sheet (200, 3)."""
     return manifolds.make("s_curve", 200, seed=0).X
+
+
+def test_stored_indices_are_integers() -> None:
+    """Neighbors that are stored as floats become integers; a fraction is named by its row and column."""
+    assert stored_indices(np.array([[1.0, 2.0], [0.0, 2.0]])).tolist() == [[1, 2], [0, 2]]
+    with pytest.raises(GlleError, match=r"neighbors\[1, 0\] is 0\.5"):
+        stored_indices(np.array([[1.0, 2.0], [0.5, 2.0]]))
 
 
 def test_the_nearest_neighbors_give_the_same_posterior(points: NDArray[np.float64]) -> None:

@@ -86,6 +86,7 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
         *((name, 40, 3, {"perplexity": 14}, "at most 13", {"perplexity": 13}) for name in ("sne", "t-sne")),
         *((name, 4, 3, {}, "at least 5 points", None) for name in ("sne", "t-sne")),
         *((name, 60, 1, {"perplexity": 5.0}, "n_components of at most 1", None) for name in ("sne", "t-sne")),
+        ("sne", 30, 3, {"init": "random", "n_components": 30}, "n_components of at most 29", None),
         *((name, 5001, 3, {}, "take t-sne", None) for name in OWN),
         *((name, 5000, 3, {"n_components": 4}, "n_components of at most 3", {}) for name in OWN),
         ("t-sne", 500, 9, {"n_components": 4}, "take symmetric-sne", {"n_components": 3}),

@@ -52,6 +52,7 @@ def by_definition(names: list[str], roles: ColumnRoles) -> list[str]:
     return by_column
 
 
+@example(names=["a", "b", "a,b"], labels=None, features=["a,b"], id_=[], ignore=[], one_hot=[])  # not a list
 @example(names=["a", "b"], labels="a", features=[], id_=["a"], ignore=[], one_hot=[])  # two roles
 @given(
     names=st.lists(NAMES, min_size=1, max_size=8, unique=True),
