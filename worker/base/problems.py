@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from glle_engine import Note
 
 MAX_TEXT_CHARACTERS = 2000  # a longer text of a problem is cut; the longest remedy has some 300 characters
+MAX_DETAIL_MEMBERS = 100  # a list or object in a problem's `details` keeps this many members; the others are left out
+MAX_DETAIL_DEPTH = 6  # lists and objects that are nested deeper in a problem's `details` are left out
 MAX_DETAIL_CHARACTERS = 32_768  # members of a problem's `details` beyond this many characters of JSON are left out
 CUT_MEMBER = "truncated"  # member of a problem's `details` that is true if a part of the details was left out
 # Errors that mean a failed allocation: of a thread's stack, or of a library that is being loaded.
@@ -27,6 +30,7 @@ _NO_MEMORY = (
     (ImportError, "failed to map segment"),
     (ImportError, "Cannot allocate memory"),
 )
+_MAX_INTEGER_BITS = 128  # a longer integer in a problem's `details` is replaced by a text; seeds have 64 bits
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -303,15 +307,41 @@ def as_request(way: Way) -> str:
 def quotable(details: dict[str, Any]) -> dict[str, Any]:
     """Return the details of a problem as JSON of bounded size; member ``truncated`` is true if a part was left out.
 
-    A number that is not finite becomes the text ``Infinity``, ``-Infinity`` or ``NaN``, because JSON cannot represent
-    it. Arrays become lists, and other objects become their text. Members that do not fit into `MAX_DETAIL_CHARACTERS`
-    characters are left out.
+    A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON cannot represent it. Arrays
+    become lists, and other objects become their text. Details that do not fit into `MAX_DETAIL_CHARACTERS` characters
+    are left out.
     """
-    quoted: dict[str, Any] = json.loads(json.dumps(details, default=_plain), parse_constant=str)
+    is_cut = bool(details.get(CUT_MEMBER, False))
+
+    def quote(value: Any, depth: int = 0) -> Any:
+        nonlocal is_cut
+        if hasattr(value, "dtype"):  # a numpy array may be large, so only a slice is converted
+            is_cut |= value.size > MAX_DETAIL_CHARACTERS
+            value = (value.reshape(-1)[:MAX_DETAIL_MEMBERS] if value.size > MAX_DETAIL_CHARACTERS else value).tolist()
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int | float):
+            return _quote_number(value)
+        if not isinstance(value, dict | list | tuple | set | frozenset):
+            text = value if isinstance(value, str) else str(value)
+            is_cut |= len(text) > MAX_TEXT_CHARACTERS
+            return shorten(text)
+        is_cut |= len(value) > MAX_DETAIL_MEMBERS or depth > MAX_DETAIL_DEPTH
+        if depth > MAX_DETAIL_DEPTH:
+            return "..."
+        if isinstance(value, dict):
+            return {
+                quote(str(name)): quote(member, depth + 1) for name, member in islice(value.items(), MAX_DETAIL_MEMBERS)
+            }
+        return [quote(member, depth + 1) for member in islice(value, MAX_DETAIL_MEMBERS)]
+
+    quoted: dict[str, Any] = quote(details)
     sizes = accumulate(len(json.dumps(member)) for member in quoted.values())
     fitting = {name: quoted[name] for name, size in zip(quoted, sizes, strict=True) if size <= MAX_DETAIL_CHARACTERS}
-    return fitting if len(fitting) == len(quoted) else {**fitting, CUT_MEMBER: True}
+    return {**fitting, CUT_MEMBER: True} if is_cut or len(fitting) < len(quoted) else fitting
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "dtype") else str(value)
+def _quote_number(value: float) -> int | float | str:
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= _MAX_INTEGER_BITS else f"an integer of {value.bit_length():,} bits"
+    return float(value) if math.isfinite(value) else str(float(value))
