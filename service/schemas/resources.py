@@ -341,6 +341,9 @@ class Page(BaseModel):
     """One page of a list of resources."""
 
     next: str | None = Field(description="Value of ?cursor= for the next page; null on the last.")
+    unreadable: list[str] = Field(
+        default=[], description="Ids of records that cannot be written as JSON and are left out; each can be deleted."
+    )
 
 
 class DatasetPage(Page):

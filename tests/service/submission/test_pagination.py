@@ -127,3 +127,19 @@ def test_a_page_is_bounded_in_bytes(client: httpx.Client, monkeypatch: pytest.Mo
             sizes.append(len(payload["items"]))
             cursor = payload["next"] and {"cursor": payload["next"]}
         assert (sizes, read) == (pages, ids[::-1])
+
+
+def test_a_record_without_json_is_reported_and_can_be_deleted(
+    client: httpx.Client, stores: Stores, drawn_posterior: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list has the other records, and the id of the one whose text is no UTF-8."""
+    record = stores.posteriors.fetch(drawn_posterior.rpartition("/")[2])
+    other = replace(record, id=f"post_{0:032x}", diagnostics={"figures": {}, "notes": [{"message": "\ud800"}]})
+    stores.posteriors.create(other)
+    page = client.get("/v1/posteriors").json()
+    assert ([item["id"] for item in page["items"]], page["unreadable"]) == ([record.id], [other.id])
+    assert other.id in caplog.text
+    assert client.get("/v1/posteriors?limit=1").json()["next"] is not None
+    assert [item["id"] for item in all_items(client, "/v1/posteriors", 1)] == [record.id]
+    assert client.delete(f"/v1/posteriors/{other.id}").status_code == 204
+    assert client.get("/v1/posteriors").json()["unreadable"] == []
