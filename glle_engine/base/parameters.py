@@ -39,6 +39,7 @@ _BOUNDS: tuple[tuple[str, str, str, Callable[[float, float], bool]], ...] = (
     ("below", "below", "exclusiveMaximum", operator.lt),
 )
 _KEY = "parameter"
+_MAX_DEPTH = 32  # lists and mappings are nested at most this many times in a mapping to JSON values
 _OTHER_NAMES = {
     "y": "labels",
     "target": "labels",
@@ -420,11 +421,25 @@ def _integer(value: object) -> int | None:
 
 
 def _json_object(value: object) -> dict[str, Any] | None:
-    """Convert a mapping to JSON and back; return None for other values, and for a mapping that JSON cannot hold."""
+    """Convert a mapping to JSON and back; return None for other values, and for a mapping that JSON cannot hold.
+
+    JSON in UTF-8 cannot hold half a surrogate pair. Values that are nested deeper than `_MAX_DEPTH` count as values
+    that JSON cannot hold, because some readers refuse them.
+    """
     try:
-        return json.loads(json.dumps(dict(value), allow_nan=False)) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping) or not _is_shallow(value, _MAX_DEPTH):
+            return None
+        text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError):
         return None
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+def _is_shallow(value: object, depth: int) -> bool:
+    """Return whether lists and mappings are nested at most `depth` times in a value."""
+    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else None
+    return members is None or (depth > 0 and all(_is_shallow(member, depth - 1) for member in members))
 
 
 def as_option(name: str, value: object) -> str | Way:

@@ -1,5 +1,6 @@
 """What UMAP, t-SNE and PaCMAP share and offer as their libraries do: metrics, options, labels, maps and inverses."""
 
+import json
 from typing import Any, get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ COUNTS = np.random.default_rng(0).poisson(1 + 2 * np.eye(3)[GROUPS] @ np.ones((3
 SHORT = {"early_iter": 0, "max_iter": 5, "init": "spectral", "perplexity": 10}
 BINARY = {"jaccard", "dice", "russellrao", "rogerstanimoto", "sokalsneath", "yule"}
 FURTHER = sorted(set(get_args(FurtherMetric)) - set(get_args(Metric)))
+DEEP = json.loads("[" * 32 + "]" * 32)
 pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their first import
 
 
@@ -80,6 +82,8 @@ def test_options_reach_the_library_and_the_record() -> None:
         ({"final_momentum": "fast"}, "openTSNE fails with these options: ", "Change these options, or leave them out."),
         ([1], "is not a mapping of names to JSON values", "Give another value."),
         ({"max_grad_norm": np.ones(2)}, "is not a mapping of names to JSON values", "Give another value."),
+        ({"max_grad_norm": "\ud800"}, "is not a mapping of names to JSON values", "Give another value."),
+        ({"max_grad_norm": DEEP}, "is not a mapping of names to JSON values", "Give another value."),
     ],
 )
 def test_options_that_cannot_be(options: Any, words: str, remedy: str) -> None:
