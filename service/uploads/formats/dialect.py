@@ -291,11 +291,17 @@ def _is_read(dialect: Dialect, labels: int) -> bool:
 
 
 def _score(dialect: Dialect) -> tuple[float, float]:
-    """Return a score, higher is better: whether the rows have equal width, then the share of cells that are numbers."""
+    """Return a score, higher is better: whether the rows have equal width, then the share of cells that are numbers.
+
+    Among rows of unequal width, those that are split by commas score half a point more.
+    """
     body = _body(dialect)
     cells = [cell for row in body for cell in row]
     share = sum(dialect.is_number(cell) for cell in cells) / max(1, len(cells))
     if _is_even(dialect) and (dialect.delimiter != " " or share >= 0.5):
         return (1.0, share)
-    first = len(dialect.rows[0]) if dialect.rows else 0
-    return (0.0, share if first > 1 else 0.0)
+    if not dialect.rows or len(dialect.rows[0]) < 2:
+        return (0.0, 0.0)
+    # Commas are preferred, because blanks also separate numbers within texts.
+    is_usual = dialect.delimiter == "," and dialect.decimal == "."
+    return (0.0, share + 0.5 * is_usual)

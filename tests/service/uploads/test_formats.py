@@ -172,3 +172,9 @@ def test_one_row_shows_its_delimiter(head: bytes, delimiter: str, decimal: str) 
     """The only row of numbers, below a header or without one, is split as several rows would be."""
     found = sniff(head, Declared.from_parameters({}), is_whole=True, labels=0)
     assert (found.delimiter, found.decimal) == (delimiter, decimal)
+
+
+def test_uneven_rows_are_split_by_commas_before_blanks() -> None:
+    """Of a file with a row too long, the rows are counted by its commas, although its texts have numbers and blanks."""
+    head = b"city name,notes\nParis,3 4 5 6\nRome,1,2\n"
+    assert sniff(head, Declared.from_parameters({}), is_whole=True, labels=0).delimiter == ","
