@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PICTURE = Path(__file__).parents[1] / "images" / "audits.png"
 COLUMNS, PANEL_INCHES, PIXELS = 3, 3.9, 1500  # panels per row, width of a panel, width of the picture
-TEXT_INCHES = 3.2  # width of the texts of a panel, so that they stay apart from those of the next panel
+TEXT_INCHES = 3.2  # lines of text are narrower than their panel, so that the texts of two panels do not touch
 ROLL, PERPLEXITY, NEIGHBORS = 1000, 150, 15
 
 

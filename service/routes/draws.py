@@ -321,9 +321,9 @@ def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) 
 def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
     """Return the job that makes draws: an equal one that is open or whose draws are stored, else a new one.
 
-    It begins as interactive if the draws take no longer than a shard, and need no calibration of their scale first.
+    A new job begins as interactive if a draw and all draws together are quick, and their scale needs no calibration.
     """
-    is_short = not spec.is_auto and spec.seconds <= sharding.SHARD_SECONDS
+    is_quick = record.single_draw_seconds <= QUICK_SECONDS and spec.seconds <= sharding.SHARD_SECONDS
     calibrated = calibrated_spec(stores, record.id, spec)[0]
     is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(
@@ -334,5 +334,5 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
         spec=spec.to_dict(),
         total=spec.total,
         reuse=OPEN_OR_DONE if is_stored else JOINABLE,
-        short=is_short and record.single_draw_seconds <= QUICK_SECONDS,
+        short=is_quick and not spec.is_auto,
     )

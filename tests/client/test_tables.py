@@ -179,7 +179,7 @@ def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: h
 def test_results_of_a_service_have_notices_index_and_blocks_of_their_table(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each result says which rows were dropped; an audit is that of the library, and the job of a fit has the fit."""
+    """Each result notes the dropped rows, an audit equals the library's audit, and the job of a fit returns the fit."""
     monkeypatch.setattr(stores.queue, "enqueue", lambda created: finish(stores, created.id))
     options: Any = {"labels": "cluster", "missing": "drop"}
     whole = GAPS.dropna().assign(who=np.arange(N - 2) // 2)

@@ -31,7 +31,7 @@ _MIN_REGIONS, _MAX_REGIONS = 3, 8  # an ellipse is drawn around this many points
 # Reference width of a panel, for which the area of points was chosen: in wider panels, points are larger in proportion.
 _PANEL_INCHES = 3.2
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
-_PICTURE_INCHES = 5.2  # width of a picture, and about that of the axes that `plot` creates
+_PICTURE_INCHES = 5.2  # width of a notebook's picture; the axes that `plot` creates are about as wide
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels of less than 4 inches have smaller letters: 21 per inch
 _MAX_VECTOR_POINTS = 5000  # with more points, a file of vector graphics has the points as a bitmap
 # Options of matplotlib that are left out if the caller passes a color.

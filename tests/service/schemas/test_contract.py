@@ -174,7 +174,7 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
 def test_a_job_has_the_link_of_its_result_once_there_is_one(
     client: httpx.Client, stores: Stores, drawn_posterior: str
 ) -> None:
-    """The links of a queued job lead to its posterior, those of one that has succeeded to its result, too."""
+    """A queued job has a link to its posterior; a job that has succeeded also has a link to its result."""
     job = client.post(f"{drawn_posterior}/draws", json={"n_draws": 4, "scales": [1, 2]})
     links = job.json()["links"]
     assert links == {"self": job.headers["location"], "posterior": drawn_posterior}

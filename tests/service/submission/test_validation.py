@@ -49,7 +49,7 @@ def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.Mon
 
 
 def test_the_groups_of_an_audit_are_few_classes(client: httpx.Client, stores: Stores) -> None:
-    """An audit compares the classes of the data set `labels`, or else those of the data set itself, if they are few."""
+    """An audit compares the classes of the data set `labels`; by default, the few classes of its own data set."""
     X, classes = np.random.default_rng(0).normal(size=(120, 3)), np.arange(120)
     dataset = stores.datasets.add(Table(values=X, labels=classes, source={}))[0].id
     few, many, halves, wide = (upload(client, each) for each in (classes[:, None] % 2, classes[:, None], X[:, :1], X))
