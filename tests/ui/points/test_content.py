@@ -32,7 +32,8 @@ def test_columns_of_pixels_are_a_picture(explorer: Explorer) -> None:
     explorer.choose_file("scans.csv", "\n".join([",".join(names), *(",".join(map(str, row)) for row in X)]).encode())
     explorer.show_pca()
     explorer.find("row", "3")
-    expect(explorer.at("point").get_by_test_id("row-pixels")).to_be_visible()
+    picture = explorer.at("point").get_by_test_id("row-pixels")
+    expect(picture).to_have_attribute("width", "4")  # the canvas is painted after it has been shown
     np.testing.assert_allclose(explorer.page.evaluate(GRAYS), 255 * X[3] / 16, atol=0.5)
     explorer.page.mouse.move(*explorer.places()[5], steps=4)
     expect(explorer.at("tip").get_by_test_id("row-pixels")).to_be_visible()
